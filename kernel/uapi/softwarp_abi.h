@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
+/*
+ * The contract between softwarp.ko and its libibverbs provider.
+ *
+ * Everything here is host byte order and has fixed width and explicit padding,
+ * so that 32- and 64-bit programs see the same layout.  Structures only grow at
+ * their end; a change that an old partner cannot ignore raises SWP_ABI_VERSION.
+ *
+ * Queues are rings in memory shared with user space.  A ring begins with one
+ * control page (struct swp_ring_ctrl); its elements start at SWP_RING_DATA_OFF.
+ * Indices are free running 32-bit counters; the slot of index i is
+ * i & (entries - 1), entries being a power of two.  The kernel treats every
+ * word of a ring as hostile: it reads each once and checks its copy.
+ */
+#ifndef SOFTWARP_ABI_H
+#define SOFTWARP_ABI_H
+
+#include <linux/types.h>
+
+/* 'SWRP': far above the in-tree enum, so it cannot collide with its growth. */
+#define SWP_DRIVER_ID		0x53575250U
+
+/* ib_device_ops.uverbs_abi_ver; libibverbs compares it when matching. */
+#define SWP_ABI_VERSION		1
+
+#define SWP_MAX_SGE		32
+#define SWP_MAX_INLINE		512
+
+#define SWP_RING_DATA_OFF	4096
+
+/* Request and response tails of the uverbs commands ----------------------- */
+
+struct swp_uctx_req {
+	__u32 abi_version;	/* SWP_ABI_VERSION the provider was built with */
+	__u32 reserved;		/* 0 */
+};
+
+struct swp_uctx_resp {
+	__u32 abi_version;	/* SWP_ABI_VERSION of the kernel module */
+	__u32 max_inline;	/* largest max_inline_data of a QP, bytes */
+	__u32 max_sge;		/* largest number of SGEs of a send or receive */
+	__u32 reserved;
+};
+
+struct swp_create_cq_resp {
+	__aligned_u64 ring_key;	/* mmap offset of the ring */
+	__u32 ring_bytes;	/* mmap length, a multiple of the page size */
+	__u32 entries;		/* power of two, >= cqe */
+	__u32 cq_id;
+	__u32 reserved;
+};
+
+/* A queue with no entries has key 0, bytes 0 and entries 0. */
+struct swp_create_qp_resp {
+	__aligned_u64 sq_key;
+	__aligned_u64 rq_key;
+	__u32 sq_bytes;
+	__u32 rq_bytes;
+	__u32 sq_entries;
+	__u32 rq_entries;
+	__u32 sq_stride;	/* bytes from one SQE to the next, multiple of 64 */
+	__u32 rq_stride;	/* bytes from one RQE to the next, multiple of 16 */
+	__u32 qp_id;
+	__u32 max_inline;	/* granted, bytes */
+};
+
+/* No request or response tails: alloc_pd, reg_mr, dereg_mr, modify, query. */
+
+/* Rings ------------------------------------------------------------------- */
+
+/*
+ * Control page of a ring.  Each side writes its own cache line only, but for
+ * the words said to be set by one side and cleared by the other.
+ *
+ * SQ: user space fills SQEs, then stores prod (release), executes a full
+ * barrier and loads kick.  If kick is non-zero the transmitter sleeps (or the
+ * QP is in the error state) and user space rings the doorbell: an empty
+ * POST_SEND command.  Otherwise the running transmitter picks the SQEs up.
+ *
+ * RQ: user space fills RQEs and stores prod (release), then executes a full
+ * barrier and loads kick, which is non-zero only in the error state, where the
+ * same doorbell makes the kernel flush what was posted.
+ *
+ * A slot may be reused once cons has passed it.
+ *
+ * CQ: see struct swp_cqe.  cons is the number of CQEs that user space has
+ * consumed; the kernel only compares it with its own count to find overflow.
+ */
+struct swp_ring_ctrl {
+	/* written by the producer: user space for SQ and RQ; CQ: unused */
+	__u32 prod;
+	__u32 reserved0[15];
+	/* written by the consumer: kernel for SQ and RQ, user space for CQ */
+	__u32 cons;
+	__u32 reserved1[15];
+	/* written by the kernel: SQ and RQ, 1 = ring the doorbell after posting */
+	__u32 kick;
+	__u32 reserved2[15];
+	/* CQ: enum swp_arm, set by user space, cleared by the kernel */
+	__u32 arm;
+	__u32 reserved3[15];
+};
+
+enum swp_arm {
+	SWP_ARM_NONE		= 0,
+	SWP_ARM_SOLICITED	= 1,	/* event on a solicited or failed CQE */
+	SWP_ARM_NEXT		= 2,	/* event on the next CQE */
+};
+
+struct swp_sge {
+	__aligned_u64 addr;
+	__u32 lkey;
+	__u32 length;
+};
+
+enum swp_opcode {
+	SWP_OP_WRITE		= 0,
+	SWP_OP_READ		= 1,
+	SWP_OP_SEND		= 2,
+	SWP_OP_SEND_INV		= 3,
+	/* user space may post the above only */
+	SWP_OP_USER_MAX		= SWP_OP_SEND_INV,
+	SWP_OP_RECV		= 16,	/* in CQEs */
+	SWP_OP_REG_MR		= 32,	/* kernel consumers */
+	SWP_OP_LOCAL_INV	= 33,
+};
+
+enum swp_wqe_flags {
+	SWP_WQE_SIGNALED	= 1 << 0,
+	SWP_WQE_SOLICITED	= 1 << 1,
+	SWP_WQE_INLINE		= 1 << 2, /* data, not SGEs, follow the header */
+	SWP_WQE_FENCE		= 1 << 3,
+};
+
+/* Followed by num_sge struct swp_sge, or by inline_len bytes of data. */
+struct swp_sqe {
+	__aligned_u64 wr_id;
+	__u8 opcode;		/* enum swp_opcode */
+	__u8 flags;		/* enum swp_wqe_flags; others 0 */
+	__u16 num_sge;		/* 0..max_sge of the QP; inline: 0 */
+	__u32 inline_len;	/* bytes; 0 without SWP_WQE_INLINE */
+	__aligned_u64 remote_addr; /* WRITE, READ: tagged offset at the peer */
+	__u32 rkey;		/* WRITE, READ: the peer's STag */
+	__u32 inv_stag;		/* SEND_INV: STag to invalidate at the peer */
+};
+
+/* Followed by num_sge struct swp_sge. */
+struct swp_rqe {
+	__aligned_u64 wr_id;
+	__u32 num_sge;		/* 0..max_sge of the QP */
+	__u32 reserved;		/* 0 */
+};
+
+enum swp_cqe_flags {
+	SWP_CQE_SOLICITED	= 1 << 0,
+	SWP_CQE_WITH_INV	= 1 << 1, /* imm_inv holds an invalidated STag */
+	SWP_CQE_WITH_IMM	= 1 << 2,
+};
+
+/*
+ * The CQE with index i (counted from 0 for the life of the CQ) is valid when
+ * gen equals (__u16)(i / entries + 1); the kernel stores gen last, with release
+ * semantics.  So a poller only touches the line of the CQE it waits for.
+ * status holds the number of enum ib_wc_status (enum ibv_wc_status).
+ */
+struct swp_cqe {
+	__aligned_u64 wr_id;
+	__u32 byte_len;
+	__u32 imm_inv;
+	__u32 qp_num;
+	__u32 vendor_err;	/* see SWP_VENDOR_ERR */
+	__u8 opcode;		/* enum swp_opcode */
+	__u8 status;
+	__u8 flags;		/* enum swp_cqe_flags */
+	__u8 reserved0;
+	__u16 reserved1;
+	__u16 gen;
+	__aligned_u64 timestamp; /* ns, CLOCK_MONOTONIC; 0 = not taken */
+	__aligned_u64 reserved2[3];
+};
+
+/*
+ * vendor_err of a failed completion: the error as a Terminate would carry it
+ * (RFC 5040 section 4.8), bit 31 set, bit 30 set when the peer reported it.
+ */
+#define SWP_VENDOR_ERR(layer, etype, code) \
+	(0x80000000U | ((layer) & 0xfU) << 12 | ((etype) & 0xfU) << 8 | \
+	 ((code) & 0xffU))
+#define SWP_VENDOR_ERR_REMOTE	0x40000000U
+
+#endif /* SOFTWARP_ABI_H */
