@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The objects of a softwarp device and the functions that pass between the
+ * files of the module, grouped by the file that implements them.
+ */
+#ifndef SOFTWARP_H
+#define SOFTWARP_H
+
+#include <linux/bvec.h>
+#include <linux/completion.h>
+#include <linux/netdevice.h>
+#include <linux/refcount.h>
+#include <linux/uio.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "compat.h"
+#include "llp.h"
+#include "stats.h"
+#include "uapi/softwarp_abi.h"
+
+struct swp_ep;
+struct swp_listener;
+
+/* Limits; the administrator's copies are module parameters (params.c). */
+#define SWP_MAX_ORD		128	/* also the largest IRD */
+#define SWP_MAX_MSG		0x80000000U /* bytes of one message, 2 GiB */
+
+struct swp_params {
+	uint max_qp;		/* QPs per device */
+	uint max_cq;		/* CQs per device */
+	uint max_mr;		/* memory regions per device */
+	uint max_pd;		/* protection domains per device */
+	uint max_ucontext;	/* user contexts per device */
+	uint max_qp_wr;		/* entries of one SQ or RQ */
+	uint max_cqe;		/* entries of one CQ */
+	uint max_pending;	/* MPA handshakes in progress per listener */
+	uint handshake_ms;	/* time for an MPA handshake, milliseconds */
+	uint mpa_rev;		/* highest MPA revision offered: 1 or 2 */
+	uint mpa_crc;		/* 0 off, 1 prefer (C=1), 2 require */
+	uint max_ird;		/* inbound reads per QP */
+	uint zcopy_min;		/* bytes of a message from which pages go by reference */
+};
+
+extern struct swp_params swp_params;
+
+/* Device ------------------------------------------------------------------- */
+
+struct swp_device {
+	struct ib_device base;		/* first: ib_core allocates it */
+	struct net_device *netdev;	/* held from newlink to dealloc */
+	netdevice_tracker netdev_tracker;
+	union ib_gid gid;
+
+	struct xarray qps;		/* QP number -> struct swp_qp */
+	u32 qp_next;
+	struct xarray mrs;		/* STag index -> struct swp_mr, RCU */
+
+	atomic_t num_qp;
+	atomic_t num_cq;
+	atomic_t num_mr;
+	atomic_t num_pd;
+	atomic_t num_ucontext;
+	atomic_t next_cq_id;
+
+	struct swp_stats __percpu *stats;
+
+	/* connection manager (cm.c) */
+	spinlock_t cm_lock;		/* protects the lists below */
+	struct list_head eps;		/* struct swp_ep */
+	struct list_head listeners;	/* struct swp_listener */
+	bool cm_dead;			/* going away: no new endpoints */
+};
+
+static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct swp_device, base);
+}
+
+struct swp_ucontext {
+	struct ib_ucontext base;
+	struct swp_device *dev;
+};
+
+struct swp_pd {
+	struct ib_pd base;
+};
+
+/* Memory shared with user space, or private to the kernel */
+struct swp_ring {
+	void *mem;			/* control page, then the elements */
+	u32 bytes;			/* of mem; 0 = no ring */
+	u32 entries;			/* power of two */
+	u32 mask;
+	u32 stride;
+	struct swp_mmap_entry *entry;	/* NULL for kernel consumers */
+};
+
+struct swp_mmap_entry {
+	struct rdma_user_mmap_entry base;
+	void *mem;			/* freed with the entry */
+};
+
+static inline struct swp_ring_ctrl *swp_ring_ctrl(const struct swp_ring *r)
+{
+	return r->mem;
+}
+
+static inline void *swp_ring_slot(const struct swp_ring *r, u32 i)
+{
+	return r->mem + SWP_RING_DATA_OFF + (size_t)(i & r->mask) * r->stride;
+}
+
+/* Completion queue ----------------------------------------------------------*/
+
+struct swp_cq {
+	struct ib_cq base;
+	struct swp_ring ring;
+	u32 id;
+	spinlock_t lock;	/* protects all below; irq safe, innermost */
+	u32 prod;
+	u32 cons;		/* kernel consumers: ours; user: see ring */
+	u32 arm;		/* kernel consumers: enum swp_arm */
+	bool overflow;
+};
+
+#define to_swp_cq(x)	container_of(x, struct swp_cq, base)
+
+/* Memory --------------------------------------------------------------------*/
+
+enum swp_mr_kind {
+	SWP_MR_USER,		/* ib_umem */
+	SWP_MR_DMA,		/* all kernel memory, addresses are virtual */
+};
+
+struct swp_mr {
+	struct ib_mr base;
+	struct swp_device *dev;
+	enum swp_mr_kind kind;
+	u32 stag;
+	int access;		/* enum ib_access_flags */
+	u64 iova;		/* first valid address or tagged offset */
+	u64 length;		/* bytes */
+	u32 first_off;		/* offset of iova in pages[0] */
+	struct page **pages;
+	struct ib_umem *umem;
+	refcount_t ref;		/* the table's and one per placement running */
+	struct completion idle;	/* the last of them is gone */
+	struct rcu_head rcu;
+};
+
+#define to_swp_mr(x)	container_of(x, struct swp_mr, base)
+
+/* Queue pair ----------------------------------------------------------------*/
+
+/*
+ * RTR of the verbs is INIT here: nothing differs until the stream starts.
+ * TERMINATE: an error was found or a Terminate came in, no more is received,
+ * at most our own Terminate is still to be sent.
+ */
+enum swp_qp_state {
+	SWP_QP_RESET,
+	SWP_QP_INIT,
+	SWP_QP_RTS,
+	SWP_QP_CLOSING,		/* SQ drains, then FIN */
+	SWP_QP_TERMINATE,
+	SWP_QP_ERROR,
+};
+
+/* What MPA start-up agreed upon; handed to the QP with the stream. */
+struct swp_stream_params {
+	u8 mpa_rev;
+	bool crc;		/* CRC32c generated and checked */
+	bool initiator;		/* false: nothing sent before the first FPDU came */
+	bool send_rtr_write;	/* initiator: first FPDU is a zero-length Write */
+	bool send_rtr_read;	/* initiator: first FPDU is a zero-length Read Request */
+	u16 ird;		/* reads the peer may have outstanding, >= 0 */
+	u16 ord;		/* reads we may have outstanding, >= 0 */
+};
+
+/*
+ * How a QP tells the owner of its connection (cm.c) that the stream ended.
+ * closed() runs once, in process context without locks, after both queues were
+ * flushed or, for a graceful close, after both directions have seen FIN.
+ * @error: 0 graceful, else negative errno.
+ * peer_fin() runs at most once, in process context, when the peer closed its
+ * direction or sent a Terminate.
+ */
+struct swp_conn_ops {
+	void (*peer_fin)(void *conn);
+	void (*closed)(void *conn, int error);
+};
+
+struct swp_qp;
+
+#define to_swp_qp(x)	container_of(x, struct swp_qp, base)
+
+/* qp.c: lifetime. Lookups run in any context; the last put wakes destroy. */
+struct swp_qp *swp_qp_lookup(struct swp_device *dev, u32 qpn);
+void swp_qp_get(struct swp_qp *qp);
+void swp_qp_put(struct swp_qp *qp);
+struct ib_qp *swp_qp_to_ib(struct swp_qp *qp);
+
+/*
+ * qp.c: give a stream in full operation phase to a QP in INIT.  Process
+ * context, no locks.  On success the QP has its own reference on @llp and has
+ * become its owner, and is in RTS; @ops/@conn stay valid until closed() ran.
+ * Returns -EINVAL when the QP is in the wrong state, -ENOMEM.
+ */
+int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
+		 const struct swp_stream_params *p,
+		 const struct swp_conn_ops *ops, void *conn);
+
+/* qp.c: abortive end of the stream, if there is one.  Process context. */
+void swp_qp_abort(struct swp_qp *qp);
+
+/* cm.c: connection management -------------------------------------------- */
+
+int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param);
+int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param);
+int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len);
+int swp_cm_listen(struct iw_cm_id *id, int backlog);
+int swp_cm_destroy_listen(struct iw_cm_id *id);
+/* Ends every endpoint and listener of the device and waits for them. */
+void swp_cm_device_init(struct swp_device *dev);
+void swp_cm_device_gone(struct swp_device *dev);
+int swp_cm_init(void);
+void swp_cm_exit(void);
+
+#endif /* SOFTWARP_H */
