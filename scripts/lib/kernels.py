@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The kernels that tests and benchmarks run on: Debian's own, unpacked, and those built from its sources."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import packages
+from common import ROOT, Failure, cached, digest, jobs, output, run
+
+CONFIGS = ROOT / "tests/qemu/config"
+NAMES = ("stock-6.12", "stock-6.1", "debug", "uml", "uml-kasan")
+# Kernels built here: source series, architecture, fragments in the order in which they are merged.
+RECIPES = {
+    "debug": ("6.12", "x86_64", ("base", "x86", "debug")),
+    "uml": ("7", "um", ("base", "um")),
+    "uml-kasan": ("7", "um", ("base", "um", "um-kasan")),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One kernel, ready to boot and to build modules for."""
+
+    name: str
+    series: str  # of the Debian source package: "6.1", "6.12" or "7"
+    arch: str  # "x86_64" (QEMU) or "um"
+    release: str  # as uname -r prints it
+    image: Path
+    kdir: Path  # what external modules build against
+    modules: Path | None  # lib/modules/<release>, None if all that we need is built in
+
+    @property
+    def uml(self) -> bool:
+        return self.arch == "um"
+
+    @property
+    def make(self) -> list[str]:
+        """make against this kernel's build tree."""
+        return ["make", "-C", str(self.kdir), f"ARCH={self.arch}"]
+
+
+def fragment_lines(names) -> list[str]:
+    """Lines of the merged fragments, comments and blanks left out; a later line replaces an earlier one."""
+    options = {}
+    for name in names:
+        for line in (CONFIGS / f"{name}.config").read_text().splitlines():
+            match = re.fullmatch(r"(CONFIG_\w+)=.+|# (CONFIG_\w+) is not set", line)
+            if match:
+                options[match[1] or match[2]] = line
+            elif line and not line.startswith("#"):
+                raise Failure(f"{name}.config: not a line of a configuration: {line}")
+    return list(options.values())
+
+
+def check_config(config: Path, wanted: list[str]) -> None:
+    """Fail unless every wanted line holds: olddefconfig drops silently what it cannot satisfy."""
+    lines = set(config.read_text().splitlines())
+    lost = [line for line in wanted
+            if line not in lines and not (line.endswith(" is not set") and not any(
+                have.startswith(line.split()[1] + "=") for have in lines))]
+    if lost:
+        raise Failure("the kernel configuration lost these lines:\n  " + "\n  ".join(lost))
+
+
+def built(name: str) -> Kernel:
+    """A kernel built from a Debian source package with our fragments, from the cache if possible."""
+    series, arch, fragments = RECIPES[name]
+    tree = packages.source(series)
+    wanted = fragment_lines(fragments)
+    key = digest("recipe 1", tree.parent.name, arch, *wanted, output(["gcc", "--version"]).splitlines()[0])
+
+    def build(entry: Path) -> None:
+        log = entry / "build.log"
+        make = ["make", "-C", tree, f"ARCH={arch}", f"O={entry}"]
+        run([*make, "tinyconfig"], log=log, what=f"configuration of {name}")
+        # The last assignment to a symbol wins, so appending is merging.
+        config = entry / ".config"
+        config.write_text(config.read_text() + "\n".join(wanted) + "\n")
+        run([*make, "olddefconfig"], log=log, what=f"configuration of {name}")
+        check_config(config, wanted)
+        target = "linux" if arch == "um" else "bzImage"
+        run([*make, f"-j{jobs()}", target, "modules"], log=log, what=f"kernel {name}")
+        run([*make, f"INSTALL_MOD_PATH={entry / 'root'}", "modules_install"], log=log, what=f"modules of {name}")
+
+    entry = cached(f"kernel-{name}-{key}", build, f"kernel {name}")
+    release = (entry / "include/config/kernel.release").read_text().strip()
+    image = entry / ("linux" if arch == "um" else "arch/x86/boot/bzImage")
+    return Kernel(name, series, arch, release, image, entry, entry / "root/lib/modules" / release)
+
+
+def stock(name: str) -> Kernel:
+    """A kernel of Debian, unpacked."""
+    series = name.removeprefix("stock-")
+    root = packages.stock(series)
+    modules = next((root / "usr/lib/modules").iterdir())
+    return Kernel(name, series, "x86_64", modules.name, root / "boot" / f"vmlinuz-{modules.name}",
+                  root / "usr/src" / f"linux-headers-{modules.name}", modules)
+
+
+def kernel(name: str) -> Kernel:
+    """The kernel of that name, prepared if need be."""
+    if name not in NAMES:
+        raise Failure(f"unknown kernel {name}; choose one of {', '.join(NAMES)}")
+    return built(name) if name in RECIPES else stock(name)

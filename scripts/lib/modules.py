@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Build modules out of tree, for several kernels side by side, under build/kernel/<kernel>/."""
+
+import os
+import shutil
+from pathlib import Path
+
+import kernels
+import packages
+from common import BUILD, ROOT, Failure, jobs, locked, run
+
+# What a module build may need of this tree; everything else there is not linked.
+SOURCES = ("Kbuild", "kernel", "tests/kunit", "tests/vectors")
+SUFFIXES = (".c", ".h", ".S", ".inc")
+
+
+def mirror(farm: Path) -> None:
+    """Make `farm` a tree of links to the sources, so that objects of different kernels stay apart."""
+    wanted = {}
+    for name in SOURCES:
+        top = ROOT / name
+        paths = [top] if top.is_file() else (path for path in top.rglob("*") if path.is_file())
+        for path in paths:
+            if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name in ("Kbuild", "Makefile"):
+                wanted[farm / path.relative_to(ROOT)] = path
+    for link in [path for path in farm.rglob("*") if path.is_symlink()]:
+        if link not in wanted:
+            link.unlink()
+    for link, path in wanted.items():
+        if not link.is_symlink() or os.readlink(link) != str(path):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
+
+
+def _make(kernel: kernels.Kernel, directory: Path, what: str, extra=()) -> None:
+    log = BUILD / "kernel" / kernel.name / f"{what}.log"
+    log.unlink(missing_ok=True)
+    run([*kernel.make, f"M={directory}", f"-j{jobs()}", *extra, "modules"], log=log, what=f"{what} for {kernel.name}")
+
+
+def softwarp(kernel: kernels.Kernel, extra=()) -> Path:
+    """softwarp.ko for a kernel, brought up to date."""
+    if not (ROOT / "Kbuild").exists():
+        raise Failure("there is no Kbuild in this tree to build softwarp.ko from")
+    base = BUILD / "kernel" / kernel.name
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        farm = base / "src"
+        mirror(farm)
+        _make(kernel, farm, "softwarp", extra)
+        built = farm / "softwarp.ko"
+        if not built.exists():
+            raise Failure(f"the build for {kernel.name} left no softwarp.ko")
+        target = base / "softwarp.ko"
+        # A guest may have the old file open: replace it, do not overwrite it.
+        if not target.exists() or target.stat().st_mtime < built.stat().st_mtime:
+            shutil.copy2(built, target.with_suffix(".new"))
+            target.with_suffix(".new").rename(target)
+    return target
+
+
+def kunit(kernel: kernels.Kernel) -> list[Path]:
+    """The KUnit modules for a kernel that has KUnit, brought up to date."""
+    base = BUILD / "kernel" / kernel.name
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        farm = base / "src"
+        mirror(farm)
+        directory = farm / "tests/kunit"
+        if not directory.is_dir():
+            raise Failure("there are no KUnit suites in tests/kunit")
+        _make(kernel, directory, "kunit")
+        return sorted(directory.glob("*.ko"))
+
+
+def siw(kernel: kernels.Kernel) -> Path | None:
+    """In-tree siw as a file to load; None where the kernel was built with it."""
+    if kernel.name in kernels.RECIPES:
+        return None
+    base = BUILD / "kernel" / kernel.name
+    directory = base / "siw"
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        if not (directory / "siw.ko").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            shutil.copytree(packages.source(kernel.series) / "drivers/infiniband/sw/siw", directory)
+            _make(kernel, directory, "siw", ["CONFIG_RDMA_SIW=m"])
+    return directory / "siw.ko"
+
+
+def driver(name: str, kernel: kernels.Kernel) -> Path | None:
+    """The file that provides a driver, built if need be; None where the kernel has it or none is wanted."""
+    return {"softwarp": softwarp, "siw": siw, "none": lambda _: None}[name](kernel)
+
+
+def provider() -> Path | None:
+    """The libibverbs provider, brought up to date; None as long as this tree has none."""
+    if not (ROOT / "CMakeLists.txt").exists() and not (ROOT / "userspace-provider/CMakeLists.txt").exists():
+        return None
+    with locked(BUILD / "provider.lock", "the provider"):
+        run(["make", "-C", ROOT, "--no-print-directory", "provider"], log=BUILD / "provider.log", what="the provider")
+    return BUILD / "provider/libsoftwarp-rdmav34.so"

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian packages that are unpacked into the cache and not installed: kernels, their headers and their sources.
+
+A private apt directory knows bookworm with its updates and backports, and trixie-backports for the newest kernel
+source; the sources of the machine stay as they are.  Mirrors are the ones that the machine already uses.
+"""
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from common import Failure, cache_root, cached, locked, output, run, say
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# How long one download of the package lists is good for.
+LISTS_AGE = 24 * 3600
+
+
+def mirrors() -> tuple[str, str | None]:
+    """URIs of the Debian mirror and, if the machine uses one, of the security archive."""
+    rows = output(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(CODENAME)"]).splitlines()
+    main = security = None
+    for row in rows:
+        uri, release = row.split()[:2]
+        name = row.split()[-1]
+        if re.fullmatch(r"(bookworm|stable|oldstable)", release) and "debian" in uri:
+            main = main or uri
+        if "security" in release and name.startswith(("bookworm", "stable", "oldstable")):
+            security = security or uri
+    if not main:
+        raise Failure("apt knows no Debian 12 (bookworm) mirror on this machine; add one to its sources first")
+    return main, security
+
+
+def apt_options() -> list[str]:
+    """Options that make apt use the private directory, with fresh lists."""
+    base = cache_root() / "apt"
+    options = ["-o", f"Dir::Etc::sourcelist={base}/sources.list", "-o", "Dir::Etc::sourceparts=-",
+               "-o", f"Dir::State::lists={base}/lists", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
+               "-o", f"Dir::Cache::archives={base}/archives", "-o", "APT::Architecture=amd64",
+               "-o", "Acquire::Languages=none", "-o", "APT::Update::Post-Invoke=", "-o",
+               "APT::Update::Post-Invoke-Success=", "-o", "Acquire::Retries=3"]
+    if subprocess.run(["id", "-u"], capture_output=True, text=True, check=True).stdout.strip() == "0":
+        # The directory may be out of reach for the user that apt drops to.
+        options += ["-o", "APT::Sandbox::User=root"]
+    main, security = mirrors()
+    lines = [f"deb [signed-by={KEYRING}] {main} {suite} main"
+             for suite in ("bookworm", "bookworm-updates", "bookworm-backports", "trixie-backports")]
+    if security:
+        lines.append(f"deb [signed-by={KEYRING}] {security} bookworm-security main")
+    text = "\n".join(lines) + "\n"
+    stamp = base / "updated"
+    with locked(cache_root() / "apt.lock", "package lists"):
+        for sub in ("lists/partial", "archives/partial"):
+            (base / sub).mkdir(parents=True, exist_ok=True)
+        source = base / "sources.list"
+        fresh = stamp.exists() and time.time() - stamp.stat().st_mtime < LISTS_AGE
+        if not fresh or not source.exists() or source.read_text() != text:
+            say("fetching package lists")
+            source.write_text(text)
+            run(["apt-get", *options, "update"], what="apt-get update in the private directory")
+            stamp.touch()
+    return options
+
+
+def version(options: list[str], package: str) -> str:
+    """The candidate version of a package in the private directory."""
+    match = re.search(r"Candidate: (\S+)", output(["apt-cache", *options, "policy", package]))
+    if not match or match[1] == "(none)":
+        raise Failure(f"no package {package} in bookworm, its backports or trixie-backports at this mirror")
+    return match[1]
+
+
+def depends(options: list[str], package: str) -> list[str]:
+    """Direct dependencies of a package, first alternatives only."""
+    rows = output(["apt-cache", *options, "depends", "--no-recommends", "--no-suggests", "--no-enhances",
+                   "--no-conflicts", "--no-breaks", "--no-replaces", package]).splitlines()
+    return [row.split("Depends:")[1].strip() for row in rows if "Depends:" in row]
+
+
+def newest(options: list[str], pattern: str) -> str:
+    """The package with the highest version number in its name among those matching a regular expression."""
+    rows = output(["apt-cache", *options, "search", "--names-only", pattern]).splitlines()
+    names = [row.split()[0] for row in rows]
+    if not names:
+        raise Failure(f"no package matches {pattern} at this mirror")
+    return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
+
+
+def unpack(options: list[str], packages: list[str], into: Path) -> None:
+    """Download packages and unpack them into one directory."""
+    debs = into / ".debs"
+    debs.mkdir(parents=True)
+    run(["apt-get", *options, "download", *packages], log=into / "download.log",
+        what=f"download of {' '.join(packages)}", cwd=debs)
+    for deb in sorted(debs.glob("*.deb")):
+        run(["dpkg-deb", "-x", deb, into], what=f"unpacking {deb.name}")
+        deb.unlink()
+    debs.rmdir()
+
+
+def latest_entry(pattern: str) -> Path | None:
+    """The newest complete cache entry that matches, so that a machine without network can go on."""
+    entries = [entry for entry in cache_root().glob(pattern) if (entry / ".complete").exists()]
+    return max(entries, key=lambda entry: (entry / ".complete").stat().st_mtime, default=None)
+
+
+def source(series: str) -> Path:
+    """The unpacked source tree of a kernel series: "6.1", "6.12", or "7" for the newest 7.x."""
+    known = latest_entry(f"source-{series}[-.]*")
+    if not known:
+        options = apt_options()
+        package = newest(options, r"^linux-source-7\.[0-9]+$") if series == "7" else f"linux-source-{series}"
+        name = f"{package.removeprefix('linux-')}-{version(options, package)}".replace("~", "_")
+
+        def build(entry: Path) -> None:
+            unpack(options, [package], entry)
+            archive = next((entry / "usr/src").glob("linux-source-*.tar.xz"))
+            run(["tar", "-C", entry, "-xf", archive], what=f"unpacking {archive.name}", log=entry / "unpack.log")
+            archive.unlink()
+
+        known = cached(name, build, package)
+    return next(known.glob("linux-source-*"))
+
+
+def stock(series: str) -> Path:
+    """Debian's kernel of a series ("6.1" or "6.12") and its headers, unpacked; the directory is like a root."""
+    known = latest_entry(f"stock-{series}-*")
+    if known:
+        return known
+    options = apt_options()
+    suffix = "amd64" if series == "6.1" else f"{series}-amd64"
+    image = depends(options, f"linux-image-{suffix}")[0]
+    headers = depends(options, f"linux-headers-{suffix}")[0]
+    parts = [name for name in depends(options, headers) if re.match(r"linux-(headers|kbuild)-", name)]
+
+    def build(entry: Path) -> None:
+        unpack(options, [image, headers, *parts], entry)
+        release = image.removeprefix("linux-image-")
+        usr = entry / "usr"
+        # /lib is a link on the machine, so the same path works for packages with and without /usr/lib.
+        if (entry / "lib/modules").is_dir():
+            (usr / "lib/modules").mkdir(parents=True, exist_ok=True)
+            for tree in (entry / "lib/modules").iterdir():
+                tree.rename(usr / "lib/modules" / tree.name)
+        modules = usr / "lib/modules" / release
+        for link in ("build", "source"):
+            (modules / link).unlink(missing_ok=True)
+        (modules / "build").symlink_to(usr / "src" / f"linux-headers-{release}")
+        makefile = usr / "src" / f"linux-headers-{release}" / "Makefile"
+        makefile.write_text(makefile.read_text().replace("/usr/src/", f"{usr}/src/"))
+        run(["/sbin/depmod", "-b", usr, release], what="depmod")
+
+    return cached(f"stock-{series}-{version(options, image)}".replace("~", "_"), build, f"kernel {image}")
