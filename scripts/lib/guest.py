@@ -91,7 +91,7 @@ def initramfs(kernel: kernels.Kernel) -> Path:
         run(["sh", "-c", pack], cwd=root, what="packing the initramfs")
         shutil.rmtree(root)
 
-    key = digest("initramfs 1", kernel.image.parent, init, *BOOT_MODULES)
+    key = digest("initramfs 1", str(kernel.image), init, *BOOT_MODULES)
     return cached(f"initramfs-{kernel.name}-{key}", build, f"initramfs for {kernel.name}") / "initramfs.gz"
 
 
