@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * DDP and RDMAP headers: encode, decode, check.  Pure code; called by the two
+ * engines and by the unit tests.
+ */
+#include "rdmap.h"
+
+static int refuse(struct swp_term *term, __u8 layer, __u8 etype, __u8 code)
+{
+	term->layer = layer;
+	term->etype = etype;
+	term->code = code;
+	return -EPROTO;
+}
+
+/* The queue a message belongs to, RFC 5040 Figure 4; -1: tagged or unknown */
+static int opcode_qn(__u8 opcode)
+{
+	switch (opcode) {
+	case SWP_RDMAP_SEND:
+	case SWP_RDMAP_SEND_INV:
+	case SWP_RDMAP_SEND_SE:
+	case SWP_RDMAP_SEND_SE_INV:
+		return SWP_QN_SEND;
+	case SWP_RDMAP_READ_REQ:
+		return SWP_QN_READ_REQ;
+	case SWP_RDMAP_TERMINATE:
+		return SWP_QN_TERMINATE;
+	default:
+		return -1;
+	}
+}
+
+static int decode_tagged(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
+			 struct swp_term *term)
+{
+	struct swp_ddp_tagged h;
+
+	if (ulpdu_len < SWP_TAGGED_LEN)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	memcpy(&h, buf, sizeof(h));
+	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_VERSION);
+	seg->hdr_len = SWP_TAGGED_LEN;
+	seg->stag = be32_to_cpu(h.stag);
+	seg->to = be64_to_cpu(h.to);
+	seg->qn = 0;
+	seg->msn = 0;
+	seg->mo = 0;
+	return 0;
+}
+
+static int decode_untagged(const __u8 *buf, __u32 ulpdu_len,
+			   struct swp_seg *seg, struct swp_term *term)
+{
+	struct swp_ddp_untagged h;
+
+	if (ulpdu_len < SWP_UNTAGGED_LEN)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	memcpy(&h, buf, sizeof(h));
+	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_VERSION);
+	seg->hdr_len = SWP_UNTAGGED_LEN;
+	seg->stag = be32_to_cpu(h.inv_stag);
+	seg->to = 0;
+	seg->qn = be32_to_cpu(h.qn);
+	seg->msn = be32_to_cpu(h.msn);
+	seg->mo = be32_to_cpu(h.mo);
+	if (seg->qn > SWP_QN_TERMINATE)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_QN);
+	return 0;
+}
+
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
+		   struct swp_term *term)
+{
+	bool tagged_op;
+	int ret;
+
+	if (ulpdu_len < 2)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	seg->tagged = buf[0] & SWP_DDP_TAGGED;
+	seg->last = buf[0] & SWP_DDP_LAST;
+	seg->opcode = buf[1] & SWP_RDMAP_OP_MASK;
+
+	ret = seg->tagged ? decode_tagged(buf, ulpdu_len, seg, term) :
+			    decode_untagged(buf, ulpdu_len, seg, term);
+	if (ret)
+		return ret;
+	seg->payload = ulpdu_len - seg->hdr_len;
+
+	if ((buf[1] & SWP_RDMAP_RV_MASK) != SWP_RDMAP_RV)
+		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_VERSION);
+	/* RFC 5040 Figure 4: opcode, T bit and queue number must agree */
+	tagged_op = seg->opcode == SWP_RDMAP_WRITE ||
+		    seg->opcode == SWP_RDMAP_READ_RESP;
+	if (seg->opcode > SWP_RDMAP_TERMINATE || tagged_op != seg->tagged)
+		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	if (!seg->tagged && opcode_qn(seg->opcode) != (int)seg->qn)
+		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	return 0;
+}
+
+void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to)
+{
+	struct swp_ddp_tagged h = {
+		.ctrl = SWP_DDP_TAGGED | SWP_DDP_DV | (last ? SWP_DDP_LAST : 0),
+		.rdmap = SWP_RDMAP_RV | opcode,
+		.stag = cpu_to_be32(stag),
+		.to = cpu_to_be64(to),
+	};
+
+	memcpy(buf, &h, sizeof(h));
+}
+
+void swp_untagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 inv_stag,
+			 __u32 qn, __u32 msn, __u32 mo)
+{
+	struct swp_ddp_untagged h = {
+		.ctrl = SWP_DDP_DV | (last ? SWP_DDP_LAST : 0),
+		.rdmap = SWP_RDMAP_RV | opcode,
+		.inv_stag = cpu_to_be32(inv_stag),
+		.qn = cpu_to_be32(qn),
+		.msn = cpu_to_be32(msn),
+		.mo = cpu_to_be32(mo),
+	};
+
+	memcpy(buf, &h, sizeof(h));
+}
+
+void swp_rreq_decode(const __u8 *buf, struct swp_rreq *r)
+{
+	struct swp_read_req w;
+
+	memcpy(&w, buf, sizeof(w));
+	r->sink_stag = be32_to_cpu(w.sink_stag);
+	r->sink_to = be64_to_cpu(w.sink_to);
+	r->size = be32_to_cpu(w.size);
+	r->src_stag = be32_to_cpu(w.src_stag);
+	r->src_to = be64_to_cpu(w.src_to);
+}
+
+void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r)
+{
+	struct swp_read_req w = {
+		.sink_stag = cpu_to_be32(r->sink_stag),
+		.sink_to = cpu_to_be64(r->sink_to),
+		.size = cpu_to_be32(r->size),
+		.src_stag = cpu_to_be32(r->src_stag),
+		.src_to = cpu_to_be64(r->src_to),
+	};
+
+	memcpy(buf, &w, sizeof(w));
+}
+
+__u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
+		      __u32 ddp_len, __u16 seg_len, const __u8 *rreq)
+{
+	__u32 n = 4;
+
+	buf[0] = (t->layer << 4) | (t->etype & 0xf);
+	buf[1] = t->code;
+	buf[2] = 0;
+	buf[3] = 0;
+	if (!ddp)
+		return n;
+	buf[2] = SWP_TERM_M | SWP_TERM_D;
+	buf[4] = seg_len >> 8;
+	buf[5] = seg_len & 0xff;
+	memcpy(buf + 6, ddp, ddp_len);
+	n = 6 + ddp_len;
+	if (rreq) {
+		buf[2] |= SWP_TERM_R;
+		memcpy(buf + n, rreq, SWP_READ_REQ_LEN);
+		n += SWP_READ_REQ_LEN;
+	}
+	return n;
+}
+
+int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t,
+		    const __u8 **rreq)
+{
+	__u32 off = 4;
+
+	*rreq = NULL;
+	if (len < 4)
+		return -EPROTO;
+	t->layer = buf[0] >> 4;
+	t->etype = buf[0] & 0xf;
+	t->code = buf[1];
+	/* trailing headers are a help, not a duty: absent ones are ignored */
+	if (buf[2] & (SWP_TERM_M | SWP_TERM_D))
+		off += 2;
+	if (buf[2] & SWP_TERM_D) {
+		if (len <= off)
+			return 0;
+		off += buf[off] & SWP_DDP_TAGGED ? SWP_TAGGED_LEN :
+						   SWP_UNTAGGED_LEN;
+	}
+	if ((buf[2] & SWP_TERM_R) && len >= off + SWP_READ_REQ_LEN)
+		*rreq = buf + off;
+	return 0;
+}

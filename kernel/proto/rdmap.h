@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * DDP segment headers (RFC 5041 section 4) with the RDMAP octet and the RDMAP
+ * headers that follow them (RFC 5040 section 4).  Pure code.
+ */
+#ifndef SWP_PROTO_RDMAP_H
+#define SWP_PROTO_RDMAP_H
+
+#include "base.h"
+
+/* DDP control octet, RFC 5041 section 4.1 */
+enum swp_ddp_ctrl {
+	SWP_DDP_TAGGED	= 0x80,
+	SWP_DDP_LAST	= 0x40,
+	SWP_DDP_DV_MASK	= 0x03,
+	SWP_DDP_DV	= 0x01,
+};
+
+/* RDMAP control octet, RFC 5040 section 4.1 */
+enum swp_rdmap_ctrl {
+	SWP_RDMAP_RV_MASK	= 0xc0,
+	SWP_RDMAP_RV		= 0x40,
+	SWP_RDMAP_OP_MASK	= 0x0f,
+};
+
+enum swp_rdmap_opcode {
+	SWP_RDMAP_WRITE		= 0x0,
+	SWP_RDMAP_READ_REQ	= 0x1,
+	SWP_RDMAP_READ_RESP	= 0x2,
+	SWP_RDMAP_SEND		= 0x3,
+	SWP_RDMAP_SEND_INV	= 0x4,
+	SWP_RDMAP_SEND_SE	= 0x5,
+	SWP_RDMAP_SEND_SE_INV	= 0x6,
+	SWP_RDMAP_TERMINATE	= 0x7,
+};
+
+enum swp_ddp_qn {
+	SWP_QN_SEND		= 0,
+	SWP_QN_READ_REQ		= 1,
+	SWP_QN_TERMINATE	= 2,
+};
+
+struct swp_ddp_tagged {
+	__u8 ctrl;
+	__u8 rdmap;
+	__be32 stag;
+	__be64 to;
+} __packed;
+
+struct swp_ddp_untagged {
+	__u8 ctrl;
+	__u8 rdmap;
+	__be32 inv_stag;
+	__be32 qn;
+	__be32 msn;
+	__be32 mo;
+} __packed;
+
+struct swp_read_req {
+	__be32 sink_stag;
+	__be64 sink_to;
+	__be32 size;
+	__be32 src_stag;
+	__be64 src_to;
+} __packed;
+
+#define SWP_TAGGED_LEN		14
+#define SWP_UNTAGGED_LEN	18
+#define SWP_READ_REQ_LEN	28
+/* longest header in front of payload or instead of it, Terminate excepted */
+#define SWP_MAX_HDR		(SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
+/* control, segment length, untagged header, Read Request header */
+#define SWP_TERM_MAX		(4 + 2 + SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
+
+/* Terminate, RFC 5040 section 4.8, Figure 9 */
+enum swp_term_layer {
+	SWP_LAYER_RDMAP	= 0,
+	SWP_LAYER_DDP	= 1,
+	SWP_LAYER_LLP	= 2,
+};
+
+enum swp_term_etype {
+	SWP_RDMAP_ET_LOCAL	= 0,
+	SWP_RDMAP_ET_PROT	= 1,
+	SWP_RDMAP_ET_OP		= 2,
+	SWP_DDP_ET_LOCAL	= 0,
+	SWP_DDP_ET_TAGGED	= 1,
+	SWP_DDP_ET_UNTAGGED	= 2,
+	SWP_LLP_ET_MPA		= 0,
+};
+
+enum swp_term_code {
+	/* RDMAP remote protection */
+	SWP_RP_INVALID_STAG	= 0x00,
+	SWP_RP_BOUNDS		= 0x01,
+	SWP_RP_ACCESS		= 0x02,
+	SWP_RP_NOT_ASSOC	= 0x03,
+	SWP_RP_TO_WRAP		= 0x04,
+	SWP_RP_CANT_INVALIDATE	= 0x09,
+	/* RDMAP remote operation */
+	SWP_RO_VERSION		= 0x05,
+	SWP_RO_OPCODE		= 0x06,
+	SWP_RO_STREAM		= 0x07,
+	SWP_RO_CANT_INVALIDATE	= 0x09,
+	SWP_RO_UNSPECIFIED	= 0xff,
+	/* DDP tagged buffer */
+	SWP_DT_INVALID_STAG	= 0x00,
+	SWP_DT_BOUNDS		= 0x01,
+	SWP_DT_NOT_ASSOC	= 0x02,
+	SWP_DT_TO_WRAP		= 0x03,
+	SWP_DT_VERSION		= 0x04,
+	/* DDP untagged buffer */
+	SWP_DU_QN		= 0x01,
+	SWP_DU_NO_BUFFER	= 0x02,
+	SWP_DU_MSN_RANGE	= 0x03,
+	SWP_DU_MO		= 0x04,
+	SWP_DU_TOO_LONG		= 0x05,
+	SWP_DU_VERSION		= 0x06,
+	/* MPA */
+	SWP_MPA_CLOSED		= 0x01,
+	SWP_MPA_CRC		= 0x02,
+	SWP_MPA_MARKER		= 0x03,
+};
+
+/* HdrCt bits of the third octet */
+enum swp_term_hdrct {
+	SWP_TERM_M	= 0x80,
+	SWP_TERM_D	= 0x40,
+	SWP_TERM_R	= 0x20,
+};
+
+/* The reason of a Terminate; host values. */
+struct swp_term {
+	__u8 layer;
+	__u8 etype;
+	__u8 code;
+};
+
+/* A decoded segment header; host byte order. */
+struct swp_seg {
+	bool tagged;
+	bool last;
+	__u8 opcode;		/* enum swp_rdmap_opcode */
+	__u8 hdr_len;		/* 14 or 18 */
+	__u32 stag;		/* tagged: STag; untagged: Invalidate STag */
+	__u64 to;		/* tagged */
+	__u32 qn;		/* untagged, and the two below */
+	__u32 msn;
+	__u32 mo;
+	__u32 payload;		/* octets behind the DDP header */
+};
+
+/* The fields of a Read Request; host byte order. */
+struct swp_rreq {
+	__u32 sink_stag;
+	__u64 sink_to;
+	__u32 size;
+	__u32 src_stag;
+	__u64 src_to;
+};
+
+/*
+ * swp_seg_decode - check and decode the headers of one ULPDU.
+ * @buf: the first octets of the ULPDU, min(@ulpdu_len, 18) of them readable
+ * @ulpdu_len: octets of the whole ULPDU, from the MPA length field
+ * @seg: result, valid when 0 is returned
+ * @term: reason when -EPROTO is returned
+ *
+ * Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
+ * then RDMAP version, then opcode and what depends on it.  Sequence numbers and
+ * buffers are the caller's to check.
+ */
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
+		   struct swp_term *term);
+
+/* Write a tagged header: 14 octets. */
+void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to);
+/* Write an untagged header: 18 octets. */
+void swp_untagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 inv_stag,
+			 __u32 qn, __u32 msn, __u32 mo);
+
+/* The 28 octets of a Read Request header, RFC 5040 section 4.4 */
+void swp_rreq_decode(const __u8 *buf, struct swp_rreq *r);
+void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r);
+
+/*
+ * swp_term_encode - build what follows the DDP header of a Terminate.
+ * @buf: room for SWP_TERM_MAX octets
+ * @ddp: the failed segment's DDP header as it came, or NULL
+ * @ddp_len: 14 or 18
+ * @seg_len: ULPDU_Length of the failed segment
+ * @rreq: the failed Read Request's 28 octets, or NULL
+ *
+ * Returns octets written.  RFC 5040 section 4.8: M and D go together.
+ */
+__u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
+		      __u32 ddp_len, __u16 seg_len, const __u8 *rreq);
+
+/*
+ * swp_term_decode - read a Terminate's payload.
+ * @len: octets behind the DDP header
+ * @rreq: set to the Read Request header inside, or NULL when there is none
+ *
+ * Returns 0 or -EPROTO when it is shorter than its control field.
+ */
+int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t,
+		    const __u8 **rreq);
+
+#endif /* SWP_PROTO_RDMAP_H */
