@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion queues: a ring that the kernel fills and its owner empties - a
+ * program through its mapping, without a system call, or a kernel consumer
+ * through poll_cq.
+ */
+#include <linux/ktime.h>
+
+#include "qp.h"
+#include "verbs.h"
+
+/*
+ * swp_cq_push - append a completion.
+ * Any context.  Returns what to hand to swp_cq_notify() once no lock that a
+ * completion handler could need is held.
+ */
+int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
+	unsigned long flags;
+	struct swp_cqe *dst;
+	u32 arm, cons;
+	int bits = 0;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
+	/* a wild value of a hostile owner looks like an overflow, and is one */
+	if (cq->overflow || cq->prod - cons >= cq->ring.entries) {
+		if (!cq->overflow) {
+			cq->overflow = true;
+			bits |= SWP_CQ_OVERFLOW;
+		}
+		goto out;
+	}
+	dst = swp_ring_slot(&cq->ring, cq->prod);
+	cqe->gen = 0;
+	memcpy(dst, cqe, sizeof(*dst));
+	/* pairs with the poller's acquire load of gen */
+	smp_store_release(&dst->gen, (u16)(cq->prod / cq->ring.entries + 1));
+	cq->prod++;
+
+	/* pairs with the barrier between arming and polling in req_notify */
+	smp_mb();
+	arm = cq->ring.entry ? READ_ONCE(ctrl->arm) : cq->arm;
+	if (arm == SWP_ARM_NEXT ||
+	    (arm == SWP_ARM_SOLICITED &&
+	     ((cqe->flags & SWP_CQE_SOLICITED) || cqe->status))) {
+		if (cq->ring.entry)
+			WRITE_ONCE(ctrl->arm, SWP_ARM_NONE);
+		else
+			cq->arm = SWP_ARM_NONE;
+		bits |= SWP_CQ_NOTIFY;
+	}
+out:
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return bits;
+}
+
+void swp_cq_notify(struct swp_cq *cq, int bits)
+{
+	struct ib_event ev;
+
+	if ((bits & SWP_CQ_NOTIFY) && cq->base.comp_handler)
+		cq->base.comp_handler(&cq->base, cq->base.cq_context);
+	if (bits & SWP_CQ_OVERFLOW) {
+		swp_stat_inc(to_swp_dev(cq->base.device), CQ_OVERFLOW);
+		if (cq->base.event_handler) {
+			ev.device = cq->base.device;
+			ev.event = IB_EVENT_CQ_ERR;
+			ev.element.cq = &cq->base;
+			cq->base.event_handler(&ev, cq->base.cq_context);
+		}
+	}
+}
+
+static enum ib_wc_opcode wc_opcode(u8 op)
+{
+	switch (op) {
+	case SWP_OP_WRITE:
+		return IB_WC_RDMA_WRITE;
+	case SWP_OP_READ:
+		return IB_WC_RDMA_READ;
+	case SWP_OP_RECV:
+		return IB_WC_RECV;
+	case SWP_OP_REG_MR:
+		return IB_WC_REG_MR;
+	case SWP_OP_LOCAL_INV:
+		return IB_WC_LOCAL_INV;
+	default:
+		return IB_WC_SEND;
+	}
+}
+
+/* Kernel consumers only; programs read the ring themselves. */
+int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	const struct swp_cqe *cqe;
+	unsigned long flags;
+	struct swp_qp *qp;
+	int n = 0;
+
+	if (cq->ring.entry)
+		return -EOPNOTSUPP;
+	spin_lock_irqsave(&cq->lock, flags);
+	while (n < num && cq->cons != cq->prod) {
+		cqe = swp_ring_slot(&cq->ring, cq->cons);
+		cq->cons++;
+		/* completions of a QP that was destroyed are dropped with it */
+		qp = xa_load(&to_swp_dev(ibcq->device)->qps, cqe->qp_num);
+		if (!qp)
+			continue;
+		memset(wc, 0, sizeof(*wc));
+		wc->wr_id = cqe->wr_id;
+		wc->status = cqe->status;
+		wc->opcode = wc_opcode(cqe->opcode);
+		wc->vendor_err = cqe->vendor_err;
+		wc->byte_len = cqe->byte_len;
+		wc->qp = &qp->base;
+		wc->port_num = 1;
+		if (cqe->flags & SWP_CQE_WITH_INV) {
+			wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+			wc->ex.invalidate_rkey = cqe->imm_inv;
+		}
+		wc++;
+		n++;
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return n;
+}
+
+int swp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	unsigned long irq;
+	u32 arm = SWP_ARM_NEXT;
+	int ret = 0;
+
+	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
+		arm = SWP_ARM_SOLICITED;
+	spin_lock_irqsave(&cq->lock, irq);
+	if (cq->ring.entry)
+		WRITE_ONCE(swp_ring_ctrl(&cq->ring)->arm, arm);
+	else
+		cq->arm = max(cq->arm, arm);
+	if ((flags & IB_CQ_REPORT_MISSED_EVENTS) && cq->cons != cq->prod)
+		ret = 1;
+	spin_unlock_irqrestore(&cq->lock, irq);
+	return ret;
+}
+
+static int create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		     struct ib_udata *udata)
+{
+	struct swp_device *dev = to_swp_dev(ibcq->device);
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	struct swp_ucontext *uctx = NULL;
+	struct swp_create_cq_resp resp = {};
+	int ret;
+
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > swp_params.max_cqe)
+		return -EINVAL;
+	if (attr->comp_vector >= ibcq->device->num_comp_vectors)
+		return -EINVAL;
+	if (udata) {
+		if (udata->outlen < sizeof(resp))
+			return -EINVAL;
+		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
+						 base);
+	}
+	if (atomic_inc_return(&dev->num_cq) > swp_params.max_cq) {
+		swp_stat_inc(dev, LIMIT_HIT);
+		ret = -ENOMEM;
+		goto err_count;
+	}
+	spin_lock_init(&cq->lock);
+	cq->id = atomic_inc_return(&dev->next_cq_id);
+	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), uctx);
+	if (ret)
+		goto err_count;
+	/*
+	 * What is granted is what the ring holds: a program that fills its CQ
+	 * to the brim must not overflow it, one that goes beyond must.
+	 */
+	cq->base.cqe = cq->ring.entries;
+	if (udata) {
+		resp.ring_key = swp_ring_key(&cq->ring);
+		resp.ring_bytes = cq->ring.bytes;
+		resp.entries = cq->ring.entries;
+		resp.cq_id = cq->id;
+		ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (ret)
+			goto err_ring;
+	}
+	return 0;
+
+err_ring:
+	swp_ring_free(&cq->ring);
+err_count:
+	atomic_dec(&dev->num_cq);
+	return ret;
+}
+
+#ifdef SWP_HAVE_CREATE_CQ_ATTRS
+int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		  struct uverbs_attr_bundle *attrs)
+{
+	return create_cq(ibcq, attr, attrs ? &attrs->driver_udata : NULL);
+}
+#else
+int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		  struct ib_udata *udata)
+{
+	return create_cq(ibcq, attr, udata);
+}
+#endif
+
+int swp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+
+	swp_ring_free(&cq->ring);
+	atomic_dec(&to_swp_dev(ibcq->device)->num_cq);
+	return 0;
+}

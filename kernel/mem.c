@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory: rings shared with user space, the table of STags, access checks and
+ * the way from an address to a page.
+ *
+ * An STag is 24 random bits of table index and 8 random bits of key, so that a
+ * peer cannot guess one (RFC 5042 section 6.2).
+ */
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <rdma/ib_umem.h>
+
+#include "qp.h"
+#include "verbs.h"
+
+/* Rings ------------------------------------------------------------------- */
+
+/*
+ * swp_ring_alloc - memory for a ring of @entries (made a power of two) elements
+ * of @stride bytes, mappable by @uctx, or private when that is NULL.
+ * Returns 0 or -ENOMEM.
+ */
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
+		   struct swp_ucontext *uctx)
+{
+	u64 bytes;
+	int ret;
+
+	memset(r, 0, sizeof(*r));
+	if (!entries)
+		return 0;
+	entries = roundup_pow_of_two(entries);
+	bytes = PAGE_ALIGN(SWP_RING_DATA_OFF + (u64)entries * stride);
+	if (bytes > U32_MAX)
+		return -ENOMEM;
+
+	r->mem = vmalloc_user(bytes);
+	if (!r->mem)
+		return -ENOMEM;
+	r->bytes = bytes;
+	r->entries = entries;
+	r->mask = entries - 1;
+	r->stride = stride;
+	if (!uctx)
+		return 0;
+
+	r->entry = kzalloc(sizeof(*r->entry), GFP_KERNEL);
+	if (!r->entry) {
+		ret = -ENOMEM;
+		goto err_mem;
+	}
+	r->entry->mem = r->mem;
+	ret = rdma_user_mmap_entry_insert(&uctx->base, &r->entry->base, bytes);
+	if (ret)
+		goto err_entry;
+	return 0;
+
+err_entry:
+	kfree(r->entry);
+err_mem:
+	vfree(r->mem);
+	memset(r, 0, sizeof(*r));
+	return ret;
+}
+
+/* The mapping may outlive the queue; its entry frees the memory then. */
+void swp_ring_free(struct swp_ring *r)
+{
+	if (r->entry)
+		rdma_user_mmap_entry_remove(&r->entry->base);
+	else
+		vfree(r->mem);
+	memset(r, 0, sizeof(*r));
+}
+
+u64 swp_ring_key(const struct swp_ring *r)
+{
+	return r->entry ? rdma_user_mmap_get_offset(&r->entry->base) : 0;
+}
+
+int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *e = rdma_user_mmap_entry_get(ctx, vma);
+	struct swp_mmap_entry *entry;
+	int ret;
+
+	if (!e)
+		return -EINVAL;
+	entry = container_of(e, struct swp_mmap_entry, base);
+	ret = remap_vmalloc_range(vma, entry->mem, 0);
+	rdma_user_mmap_entry_put(e);
+	return ret;
+}
+
+void swp_mmap_free(struct rdma_user_mmap_entry *e)
+{
+	struct swp_mmap_entry *entry =
+		container_of(e, struct swp_mmap_entry, base);
+
+	vfree(entry->mem);
+	kfree(entry);
+}
+
+/* Regions ----------------------------------------------------------------- */
+
+/* Any context.  The caller gives the region back with swp_mr_put(). */
+struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
+{
+	struct swp_mr *mr;
+
+	rcu_read_lock();
+	mr = xa_load(&dev->mrs, stag >> 8);
+	if (mr && (mr->stag != stag || !refcount_inc_not_zero(&mr->ref)))
+		mr = NULL;
+	rcu_read_unlock();
+	return mr;
+}
+
+void swp_mr_put(struct swp_mr *mr)
+{
+	if (refcount_dec_and_test(&mr->ref))
+		complete(&mr->idle);
+}
+
+int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
+		 u64 len, int access)
+{
+	if (mr->base.pd != pd)
+		return -EPERM;
+	if ((mr->access & access) != access)
+		return -EACCES;
+	if (addr + len < addr)
+		return -EOVERFLOW;
+	if (addr < mr->iova || len > mr->length ||
+	    addr - mr->iova > mr->length - len)
+		return -ERANGE;
+	return 0;
+}
+
+struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len)
+{
+	struct page *page;
+	u64 pos;
+
+	if (mr->kind == SWP_MR_DMA) {
+		void *va = (void *)(uintptr_t)addr;
+
+		*off = offset_in_page(va);
+		page = virt_to_page(va);
+	} else {
+		pos = addr - mr->iova + mr->first_off;
+		*off = pos & ~PAGE_MASK;
+		page = mr->pages[pos >> PAGE_SHIFT];
+	}
+	*len = min_t(u32, *len, PAGE_SIZE - *off);
+	return page;
+}
+
+struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
+			   u32 len, int access)
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, sge->lkey);
+
+	if (!mr)
+		return ERR_PTR(-EFAULT);
+	if (swp_mr_check(mr, qp->base.pd, sge->addr + off, len, access) ||
+	    sge->addr + off < sge->addr) {
+		swp_mr_put(mr);
+		return ERR_PTR(-EFAULT);
+	}
+	return mr;
+}
+
+/* Gives the region a random STag and makes it visible. */
+static int publish_mr(struct swp_mr *mr)
+{
+	struct swp_device *dev = mr->dev;
+	int tries, ret = -ENOSPC;
+	u32 stag;
+
+	for (tries = 0; tries < 64; tries++) {
+		get_random_bytes(&stag, sizeof(stag));
+		if (!(stag >> 8))
+			continue;	/* 0 means "no STag" to hardware peers */
+		mr->stag = stag;
+		ret = xa_insert(&dev->mrs, stag >> 8, mr, GFP_KERNEL);
+		if (ret != -EBUSY)
+			break;
+	}
+	mr->base.lkey = mr->stag;
+	mr->base.rkey = mr->stag;
+	return ret;
+}
+
+static struct swp_mr *new_mr(struct ib_pd *pd, int access)
+{
+	struct swp_device *dev = to_swp_dev(pd->device);
+	struct swp_mr *mr;
+
+	if (atomic_inc_return(&dev->num_mr) > swp_params.max_mr) {
+		swp_stat_inc(dev, LIMIT_HIT);
+		atomic_dec(&dev->num_mr);
+		return ERR_PTR(-ENOMEM);
+	}
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr) {
+		atomic_dec(&dev->num_mr);
+		return ERR_PTR(-ENOMEM);
+	}
+	mr->dev = dev;
+	mr->access = access;
+	mr->base.pd = pd;
+	mr->base.device = pd->device;
+	refcount_set(&mr->ref, 1);
+	init_completion(&mr->idle);
+	return mr;
+}
+
+static void free_mr(struct swp_mr *mr)
+{
+	kvfree(mr->pages);
+	if (mr->umem)
+		ib_umem_release(mr->umem);
+	atomic_dec(&mr->dev->num_mr);
+	kfree_rcu(mr, rcu);
+}
+
+struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access)
+{
+	struct swp_mr *mr = new_mr(pd, access | IB_ACCESS_LOCAL_WRITE);
+	int ret;
+
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->kind = SWP_MR_DMA;
+	mr->length = U64_MAX;
+	ret = publish_mr(mr);
+	if (ret) {
+		free_mr(mr);
+		return ERR_PTR(ret);
+	}
+	return &mr->base;
+}
+
+static int fill_pages(struct swp_mr *mr)
+{
+	size_t i = 0, n = ib_umem_num_pages(mr->umem);
+	struct sg_page_iter it;
+
+	mr->pages = kvmalloc_array(n, sizeof(*mr->pages), GFP_KERNEL);
+	if (!mr->pages)
+		return -ENOMEM;
+	for_each_sgtable_page(&mr->umem->sgt_append.sgt, &it, 0) {
+		if (i == n)
+			break;
+		mr->pages[i++] = sg_page_iter_page(&it);
+	}
+	return i == n ? 0 : -EFAULT;
+}
+
+static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
+				 u64 iova, int access)
+{
+	struct swp_mr *mr;
+	int ret;
+
+	if (!length || start + length < start || iova + length < iova)
+		return ERR_PTR(-EINVAL);
+	if (access & ~(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
+		       IB_ACCESS_REMOTE_READ | IB_ACCESS_RELAXED_ORDERING))
+		return ERR_PTR(-EOPNOTSUPP);
+
+	mr = new_mr(pd, access);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->kind = SWP_MR_USER;
+	mr->iova = iova;
+	mr->length = length;
+	mr->first_off = start & ~PAGE_MASK;
+	mr->umem = swp_umem_get(pd->device, start, length, access);
+	if (IS_ERR(mr->umem)) {
+		ret = PTR_ERR(mr->umem);
+		mr->umem = NULL;
+		goto err;
+	}
+	ret = fill_pages(mr);
+	if (!ret)
+		ret = publish_mr(mr);
+	if (ret)
+		goto err;
+	return &mr->base;
+
+err:
+	free_mr(mr);
+	return ERR_PTR(ret);
+}
+
+#ifdef SWP_HAVE_REG_MR_DMAH
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_dmah *dmah,
+			      struct ib_udata *udata)
+{
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+	return reg_user_mr(pd, start, length, iova, access);
+}
+#else
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_udata *udata)
+{
+	return reg_user_mr(pd, start, length, iova, access);
+}
+#endif
+
+/*
+ * After return nothing reads or writes the memory any more: the STag is gone
+ * from the table, and placements that had found it are over (they hold their
+ * reference for one FPDU).  Pages that TCP still has to send keep their own
+ * page references.
+ */
+int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct swp_mr *mr = to_swp_mr(ibmr);
+
+	xa_erase(&mr->dev->mrs, mr->stag >> 8);
+	swp_mr_put(mr);
+	wait_for_completion(&mr->idle);
+	free_mr(mr);
+	return 0;
+}
+
+int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
+
+	if (!mr)
+		return -ENOENT;
+	swp_mr_put(mr);
+	return -EPERM;
+}

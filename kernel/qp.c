@@ -1,0 +1,768 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queue pairs: life, states, completions, flushing, and the end of a stream.
+ * The engines that move data are in tx.c and rx.c.
+ */
+#include <linux/slab.h>
+#include <linux/tcp.h>
+
+#include "qp.h"
+
+struct workqueue_struct *swp_wq;
+
+/* Time a dead or half closed stream gets to finish, then it is reset. */
+#define SWP_LINGER	(5 * HZ)
+
+static void tx_work(struct work_struct *work);
+static void close_work(struct work_struct *work);
+static void linger_work(struct work_struct *work);
+
+/* References -------------------------------------------------------------- */
+
+struct swp_qp *swp_qp_lookup(struct swp_device *dev, u32 qpn)
+{
+	struct swp_qp *qp;
+
+	xa_lock_bh(&dev->qps);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp && !refcount_inc_not_zero(&qp->ref))
+		qp = NULL;
+	xa_unlock_bh(&dev->qps);
+	return qp;
+}
+
+void swp_qp_get(struct swp_qp *qp)
+{
+	refcount_inc(&qp->ref);
+}
+
+void swp_qp_put(struct swp_qp *qp)
+{
+	if (refcount_dec_and_test(&qp->ref))
+		complete(&qp->idle);
+}
+
+struct ib_qp *swp_qp_to_ib(struct swp_qp *qp)
+{
+	return &qp->base;
+}
+
+static struct swp_llp *get_llp(struct swp_qp *qp)
+{
+	struct swp_llp *llp;
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	llp = qp->llp;
+	if (llp)
+		swp_llp_get(llp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return llp;
+}
+
+/* Work items: each queued one holds a reference --------------------------- */
+
+void swp_qp_kick(struct swp_qp *qp)
+{
+	swp_qp_get(qp);
+	if (!queue_work(swp_wq, &qp->tx_work))
+		swp_qp_put(qp);
+}
+
+void swp_qp_close_later(struct swp_qp *qp, unsigned int flag)
+{
+	set_bit(flag, &qp->flags);
+	swp_qp_get(qp);
+	if (!queue_work(swp_wq, &qp->close_work))
+		swp_qp_put(qp);
+}
+
+static void start_linger(struct swp_qp *qp)
+{
+	swp_qp_get(qp);
+	if (!queue_delayed_work(swp_wq, &qp->linger_work, SWP_LINGER))
+		swp_qp_put(qp);
+}
+
+static void stop_linger(struct swp_qp *qp)
+{
+	if (cancel_delayed_work_sync(&qp->linger_work))
+		swp_qp_put(qp);
+}
+
+/* Completions ------------------------------------------------------------- */
+
+static int push_send(struct swp_qp *qp, const struct swp_slot *s)
+{
+	struct swp_cqe cqe = {
+		.wr_id = s->wr_id,
+		.byte_len = s->byte_len,
+		.qp_num = qp->qpn,
+		.vendor_err = s->status ? s->vendor_err : 0,
+		.opcode = s->opcode,
+		.status = s->status,
+	};
+
+	return swp_cq_push(qp->scq, &cqe);
+}
+
+void swp_sq_complete(struct swp_qp *qp)
+{
+	struct swp_ring_ctrl *ctrl;
+	unsigned long flags;
+	int bits = 0;
+
+	if (!qp->sq.entries)
+		return;
+	ctrl = swp_ring_ctrl(&qp->sq);
+	spin_lock_irqsave(&qp->lock, flags);
+	while (qp->sq_done != qp->sq_tx) {
+		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
+
+		if (s->state != SWP_SLOT_DONE)
+			break;
+		/*
+		 * The slot is free before its completion can be seen, so that
+		 * who polls it may post the next request at once.
+		 */
+		qp->sq_done++;
+		smp_store_release(&ctrl->cons, qp->sq_done);
+		if ((s->flags & SWP_WQE_SIGNALED) || s->status)
+			bits |= push_send(qp, s);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (bits)
+		swp_cq_notify(qp->scq, bits);
+}
+
+static int flush_sq(struct swp_qp *qp)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&qp->sq);
+	u32 prod, left = qp->sq.entries;
+	int bits = 0;
+
+	for (; qp->sq_done != qp->sq_tx; qp->sq_done++, left--) {
+		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
+
+		if (s->state != SWP_SLOT_DONE && !s->status) {
+			s->status = IB_WC_WR_FLUSH_ERR;
+			s->vendor_err = qp->vendor_err;
+		}
+		if (s->status || (s->flags & SWP_WQE_SIGNALED))
+			bits |= push_send(qp, s);
+	}
+	/* requests that no engine took; kick makes the poster call us again */
+	WRITE_ONCE(ctrl->kick, 1);
+	smp_mb();
+	prod = smp_load_acquire(&ctrl->prod);
+	while (qp->sq_tx != prod && left--) {
+		const struct swp_sqe *e = swp_ring_slot(&qp->sq, qp->sq_tx);
+		struct swp_slot s = {
+			.wr_id = READ_ONCE(e->wr_id),
+			.opcode = READ_ONCE(e->opcode),
+			.status = IB_WC_WR_FLUSH_ERR,
+			.vendor_err = qp->vendor_err,
+		};
+
+		bits |= push_send(qp, &s);
+		qp->sq_tx++;
+	}
+	qp->sq_tx = prod;
+	qp->sq_done = prod;
+	qp->sq_acked = prod;
+	qp->ack_waiting = 0;
+	smp_store_release(&ctrl->cons, prod);
+	return bits;
+}
+
+static int push_recv_flush(struct swp_qp *qp, u64 wr_id)
+{
+	struct swp_cqe cqe = {
+		.wr_id = wr_id,
+		.qp_num = qp->qpn,
+		.opcode = SWP_OP_RECV,
+		.status = IB_WC_WR_FLUSH_ERR,
+		.vendor_err = qp->vendor_err,
+	};
+
+	return swp_cq_push(qp->rcq, &cqe);
+}
+
+static int flush_rq(struct swp_qp *qp)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&qp->rq);
+	u32 prod, left = qp->rq.entries;
+	int bits = 0;
+
+	WRITE_ONCE(ctrl->kick, 1);
+	smp_mb();
+	prod = smp_load_acquire(&ctrl->prod);
+	while (qp->rq_cons != prod && left--) {
+		const struct swp_rqe *e = swp_ring_slot(&qp->rq, qp->rq_cons);
+
+		bits |= push_recv_flush(qp, READ_ONCE(e->wr_id));
+		qp->rq_cons++;
+	}
+	qp->rq_cons = prod;
+	smp_store_release(&ctrl->cons, prod);
+	return bits;
+}
+
+/*
+ * Completes everything outstanding with IB_WC_WR_FLUSH_ERR, in posting order.
+ * The QP is in the error state and the engines do not run, or the caller holds
+ * the socket lock and has made them stop.
+ */
+void swp_qp_flush(struct swp_qp *qp)
+{
+	unsigned long flags;
+	int sbits = 0, rbits = 0;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->sq.entries)
+		sbits = flush_sq(qp);
+	if (qp->rx.in_msg) {
+		qp->rx.in_msg = false;
+		rbits |= push_recv_flush(qp, qp->rx.wr_id);
+	}
+	if (qp->rq.entries)
+		rbits |= flush_rq(qp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	swp_cq_notify(qp->scq, sbits);
+	swp_cq_notify(qp->rcq, rbits);
+}
+
+void swp_qp_event(struct swp_qp *qp, enum ib_event_type type)
+{
+	struct ib_event ev = {
+		.device = qp->base.device,
+		.event = type,
+		.element.qp = &qp->base,
+	};
+
+	if (qp->base.event_handler)
+		qp->base.event_handler(&ev, qp->base.qp_context);
+}
+
+/* The end of a stream ------------------------------------------------------*/
+
+static void set_state(struct swp_qp *qp, enum swp_qp_state state)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	qp->state = state;
+	spin_unlock_irqrestore(&qp->lock, flags);
+}
+
+/* Engines stop, queues are flushed; the stream itself may linger. */
+static void enter_error(struct swp_qp *qp)
+{
+	qp->rx.swallow = true;
+	set_state(qp, SWP_QP_ERROR);
+	swp_qp_flush(qp);
+}
+
+void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
+		 u32 ddp_len, u16 seg_len, const u8 *rreq)
+{
+	if (qp->term_valid || qp->state >= SWP_QP_TERMINATE)
+		return;
+	qp->term_valid = true;
+	qp->term = *t;
+	qp->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code);
+	qp->term_len = swp_term_encode(qp->term_buf, t, ddp, ddp_len, seg_len,
+				       rreq);
+	qp->close_error = -EPROTO;
+	/*
+	 * A responder that is still fenced may not send an FPDU, Terminate
+	 * included (RFC 5044 section 7.1.2), and one that is in the middle of
+	 * a message may: FPDU boundaries are intact.
+	 */
+	if (!qp->tx.fenced)
+		qp->tx.term_pending = true;
+	ibdev_dbg(&qp->dev->base, "qp %u: error %u/%u/0x%02x\n", qp->qpn,
+		  t->layer, t->etype, t->code);
+	qp->rx.swallow = true;
+	set_state(qp, SWP_QP_TERMINATE);
+	/* a peer that takes nothing more must not keep us waiting */
+	start_linger(qp);
+	swp_qp_kick(qp);
+}
+
+/* What the local consumer is told when its stream failed with this reason */
+static enum ib_event_type term_event(const struct swp_qp *qp)
+{
+	const struct swp_term *t = &qp->term;
+
+	if (qp->term_from_peer)
+		return IB_EVENT_QP_FATAL;
+	if ((t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) ||
+	    (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_TAGGED))
+		return IB_EVENT_QP_ACCESS_ERR;
+	if (t->layer == SWP_LAYER_DDP ||
+	    (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_OP))
+		return IB_EVENT_QP_REQ_ERR;
+	return IB_EVENT_QP_FATAL;
+}
+
+void swp_qp_terminated(struct swp_qp *qp)
+{
+	enter_error(qp);
+	swp_qp_event(qp, term_event(qp));
+	qp->tx.shut = true;
+	/* the connection is told now, the stream may take a while to end */
+	set_bit(SWP_QPF_PEER_FIN, &qp->flags);
+	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
+}
+
+void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
+{
+	if (qp->state >= SWP_QP_TERMINATE)
+		return;
+	qp->term_valid = true;
+	qp->term_from_peer = true;
+	qp->term = *t;
+	qp->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
+			 SWP_VENDOR_ERR_REMOTE;
+	qp->close_error = -ECONNRESET;
+	swp_tx_release(qp);
+	set_state(qp, SWP_QP_TERMINATE);
+	swp_qp_terminated(qp);
+	start_linger(qp);
+}
+
+void swp_qp_dead(struct swp_qp *qp, int error)
+{
+	if (qp->close_error == 0)
+		qp->close_error = error;
+	qp->tx.term_pending = false;
+	swp_tx_release(qp);
+	if (qp->state != SWP_QP_ERROR) {
+		bool was_up = qp->state == SWP_QP_RTS ||
+			      qp->state == SWP_QP_CLOSING;
+
+		enter_error(qp);
+		if (error && was_up)
+			swp_qp_event(qp, IB_EVENT_QP_FATAL);
+	}
+	swp_qp_close_later(qp, SWP_QPF_CLOSED);
+}
+
+/*
+ * TCP state changed.  Socket lock held.  FIN from the peer comes here after all
+ * its data went through swp_rx_run().
+ */
+static void llp_state_change(struct swp_llp *llp)
+{
+	struct swp_qp *qp = llp->owner;
+	struct sock *sk = llp->sock->sk;
+	int err = sk->sk_err ? -sk->sk_err : 0;
+	static const struct swp_term lost = {
+		SWP_LAYER_LLP, SWP_LLP_ET_MPA, SWP_MPA_CLOSED
+	};
+
+	if (!err && sk->sk_state == TCP_ESTABLISHED &&
+	    !(sk->sk_shutdown & RCV_SHUTDOWN))
+		return;
+
+	swp_rx_run(qp);
+	if (err || sk->sk_state == TCP_CLOSE) {
+		if (!qp->vendor_err && qp->state == SWP_QP_RTS)
+			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
+							lost.code);
+		if (!err && (qp->state == SWP_QP_RTS ||
+			     qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
+			     qp->rx.asm_len))
+			err = -ECONNRESET;
+		swp_qp_dead(qp, err);
+		return;
+	}
+	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
+		return;
+
+	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
+	if (qp->state == SWP_QP_RTS || qp->state == SWP_QP_CLOSING) {
+		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
+		    qp->rx.asm_len) {
+			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
+							lost.code);
+			qp->close_error = -ECONNRESET;
+			enter_error(qp);
+			swp_qp_event(qp, IB_EVENT_QP_FATAL);
+		} else {
+			set_state(qp, SWP_QP_CLOSING);
+		}
+	}
+	if (!test_and_set_bit(SWP_QPF_PEER_FIN, &qp->flags))
+		swp_qp_close_later(qp, SWP_QPF_PEER_FIN);
+	qp->tx.fin_wanted = true;
+	swp_tx_run(qp);
+	if (qp->tx.shut && sk->sk_state != TCP_CLOSE_WAIT)
+		swp_qp_dead(qp, 0);
+}
+
+static void llp_data_ready(struct swp_llp *llp)
+{
+	struct swp_qp *qp = llp->owner;
+
+	swp_rx_run(qp);
+	swp_tx_run(qp);
+}
+
+static void llp_write_space(struct swp_llp *llp)
+{
+	struct swp_qp *qp = llp->owner;
+
+	swp_tx_acked(qp);
+	swp_tx_run(qp);
+}
+
+static const struct swp_llp_ops qp_llp_ops = {
+	.data_ready = llp_data_ready,
+	.write_space = llp_write_space,
+	.state_change = llp_state_change,
+};
+
+/* Process context side of all this */
+static void close_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);
+	struct swp_llp *llp = get_llp(qp);
+	const struct swp_conn_ops *ops;
+	unsigned long flags;
+	void *conn;
+
+	if (!llp)
+		goto out;
+	if (test_and_clear_bit(SWP_QPF_SHUTDOWN, &qp->flags)) {
+		swp_llp_shutdown(llp);
+		start_linger(qp);
+	}
+	if (test_and_clear_bit(SWP_QPF_ABORT, &qp->flags))
+		swp_llp_abort(llp);
+	if (test_bit(SWP_QPF_PEER_FIN, &qp->flags) && qp->conn_ops &&
+	    !test_and_set_bit(SWP_QPF_FIN_TOLD, &qp->flags))
+		qp->conn_ops->peer_fin(qp->conn);
+
+	if (!test_and_clear_bit(SWP_QPF_CLOSED, &qp->flags))
+		goto out_put;
+
+	/* after this no callback runs and the engines are at rest */
+	swp_llp_set_owner(llp, NULL, NULL);
+	spin_lock_irqsave(&qp->lock, flags);
+	qp->llp = NULL;
+	ops = qp->conn_ops;
+	conn = qp->conn;
+	qp->conn_ops = NULL;
+	spin_unlock_irqrestore(&qp->lock, flags);
+	swp_llp_put(llp);
+	stop_linger(qp);
+	if (ops)
+		ops->closed(conn, qp->close_error);
+out_put:
+	swp_llp_put(llp);
+out:
+	swp_qp_put(qp);
+}
+
+static void linger_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, linger_work.work);
+	struct swp_llp *llp = get_llp(qp);
+
+	if (llp) {
+		swp_llp_abort(llp);
+		lock_sock(llp->sock->sk);
+		if (llp->owner == qp)
+			swp_qp_dead(qp, qp->close_error);
+		release_sock(llp->sock->sk);
+		swp_llp_put(llp);
+	}
+	swp_qp_put(qp);
+}
+
+/* Sending from process context -------------------------------------------- */
+
+static void run_tx(struct swp_qp *qp)
+{
+	struct swp_llp *llp = get_llp(qp);
+	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
+	u8 *buf = NULL;
+	bool flush;
+
+	if (llp) {
+		/* octets came that had no memory to be put together in */
+		if (READ_ONCE(qp->rx.starved))
+			buf = kvmalloc(size, GFP_KERNEL);
+		lock_sock(llp->sock->sk);
+		if (llp->owner == qp) {
+			if (buf)
+				swp_rx_feed(qp, buf, size);
+			buf = NULL;
+			swp_tx_run(qp);
+		}
+		release_sock(llp->sock->sk);
+		swp_llp_put(llp);
+		kvfree(buf);
+	}
+	spin_lock_irq(&qp->lock);
+	flush = qp->state == SWP_QP_ERROR;
+	spin_unlock_irq(&qp->lock);
+	if (flush)
+		swp_qp_flush(qp);
+}
+
+static void tx_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, tx_work);
+
+	run_tx(qp);
+	swp_qp_put(qp);
+}
+
+void swp_qp_doorbell(struct swp_qp *qp)
+{
+	swp_stat_inc(qp->dev, DOORBELLS);
+	run_tx(qp);
+}
+
+/* Life ---------------------------------------------------------------------*/
+
+int swp_qp_init_obj(struct swp_qp *qp)
+{
+	struct swp_device *dev = qp->dev;
+	int ret;
+
+	refcount_set(&qp->ref, 1);
+	init_completion(&qp->idle);
+	spin_lock_init(&qp->lock);
+	spin_lock_init(&qp->sq_post_lock);
+	spin_lock_init(&qp->rq_post_lock);
+	INIT_WORK(&qp->tx_work, tx_work);
+	INIT_WORK(&qp->close_work, close_work);
+	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
+	qp->state = SWP_QP_RESET;
+	ret = xa_alloc_cyclic_bh(&dev->qps, &qp->qpn, qp,
+				 XA_LIMIT(2, (1 << 24) - 1), &dev->qp_next,
+				 GFP_KERNEL);
+	return ret < 0 ? ret : 0;
+}
+
+/*
+ * 1. no new lookup finds the QP; 2. no callback of the socket reaches it, and
+ * the engines are at rest; 3. nothing waits for completions of it; 4. the
+ * connection manager has let go of it; 5. no reference is left.
+ */
+void swp_qp_destroy_obj(struct swp_qp *qp)
+{
+	const struct swp_conn_ops *ops;
+	struct swp_llp *llp, *attached;
+	void *conn;
+
+	xa_erase_bh(&qp->dev->qps, qp->qpn);
+
+	llp = get_llp(qp);
+	if (llp)
+		swp_llp_set_owner(llp, NULL, NULL);
+	if (cancel_work_sync(&qp->tx_work))
+		swp_qp_put(qp);
+	if (cancel_work_sync(&qp->close_work))
+		swp_qp_put(qp);
+	stop_linger(qp);
+
+	/* close_work() may have been faster with all of this */
+	spin_lock_irq(&qp->lock);
+	attached = qp->llp;
+	qp->llp = NULL;
+	ops = qp->conn_ops;
+	conn = qp->conn;
+	qp->conn_ops = NULL;
+	spin_unlock_irq(&qp->lock);
+	swp_tx_release(qp);
+	set_state(qp, SWP_QP_ERROR);
+	swp_qp_flush(qp);
+	if (llp)
+		swp_llp_shutdown(llp);
+	if (ops)
+		ops->closed(conn, qp->close_error);
+	if (attached)
+		swp_llp_put(attached);
+	if (llp)
+		swp_llp_put(llp);
+
+	swp_qp_put(qp);
+	wait_for_completion(&qp->idle);
+
+	if (qp->tx.frag.page)
+		put_page(qp->tx.frag.page);
+	kvfree(qp->rx.asm_buf);
+	kvfree(qp->irq);
+	kvfree(qp->orq);
+	kvfree(qp->orq_sge);
+}
+
+static int alloc_read_queues(struct swp_qp *qp, u16 ird, u16 ord)
+{
+	u32 i, sge = max_t(u32, qp->max_send_sge, 1);
+
+	/* one more inbound: a Read RTR takes a place whatever was agreed */
+	qp->irq_size = ird + 1;
+	qp->irq = kvcalloc(qp->irq_size, sizeof(*qp->irq), GFP_KERNEL);
+	if (!qp->irq)
+		return -ENOMEM;
+	qp->orq_size = ord;
+	if (!ord)
+		return 0;
+	qp->orq = kvcalloc(ord, sizeof(*qp->orq), GFP_KERNEL);
+	qp->orq_sge = kvcalloc(ord, sge * sizeof(*qp->orq_sge), GFP_KERNEL);
+	if (!qp->orq || !qp->orq_sge)
+		return -ENOMEM;
+	for (i = 0; i < ord; i++)
+		qp->orq[i].sge = qp->orq_sge + i * sge;
+	return 0;
+}
+
+int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
+		 const struct swp_stream_params *p,
+		 const struct swp_conn_ops *ops, void *conn)
+{
+	int ret;
+
+	/*
+	 * Only the connection manager starts streams, one per QP: the state
+	 * RESET or INIT can't be left behind our back except towards ERROR.
+	 */
+	if (qp->llp || qp->irq)
+		return -EINVAL;
+	ret = alloc_read_queues(qp, p->ird, p->ord);
+	if (ret)
+		return ret;
+
+	qp->sp = *p;
+	qp->tx.fenced = !p->initiator;
+	qp->tx.rtr_write = p->send_rtr_write;
+	qp->tx.rtr_read = p->send_rtr_read;
+	qp->tx.send_msn = 1;
+	qp->tx.rreq_msn = 1;
+	qp->rx.msn[SWP_QN_SEND] = 1;
+	qp->rx.msn[SWP_QN_READ_REQ] = 1;
+	qp->rx.msn[SWP_QN_TERMINATE] = 1;
+
+	spin_lock_irq(&qp->lock);
+	if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT) {
+		spin_unlock_irq(&qp->lock);
+		return -EINVAL;
+	}
+	qp->state = SWP_QP_RTS;
+	qp->conn_ops = ops;
+	qp->conn = conn;
+	qp->llp = llp;
+	swp_llp_get(llp);
+	spin_unlock_irq(&qp->lock);
+
+	swp_llp_set_owner(llp, &qp_llp_ops, qp);
+	run_tx(qp);
+	return 0;
+}
+
+void swp_qp_abort(struct swp_qp *qp)
+{
+	struct swp_llp *llp = get_llp(qp);
+
+	if (!llp)
+		return;
+	swp_llp_abort(llp);
+	lock_sock(llp->sock->sk);
+	if (llp->owner == qp)
+		swp_qp_dead(qp, -ECONNABORTED);
+	release_sock(llp->sock->sk);
+	swp_llp_put(llp);
+}
+
+/* Consumer wants ERR: stop sending, flush, close the stream. */
+static void modify_err(struct swp_qp *qp)
+{
+	struct swp_llp *llp = get_llp(qp);
+
+	if (!llp) {
+		set_state(qp, SWP_QP_ERROR);
+		swp_qp_flush(qp);
+		return;
+	}
+	lock_sock(llp->sock->sk);
+	if (llp->owner == qp && qp->state < SWP_QP_TERMINATE) {
+		/*
+		 * What TCP has taken still arrives; a message cut short makes
+		 * the peer see an abortive end, which it is.
+		 */
+		swp_tx_release(qp);
+		enter_error(qp);
+		if (!qp->tx.shut) {
+			qp->tx.shut = true;
+			swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
+		}
+	}
+	release_sock(llp->sock->sk);
+	swp_llp_put(llp);
+}
+
+/* Consumer wants a graceful end: FIN after everything posted so far. */
+static void modify_sqd(struct swp_qp *qp)
+{
+	struct swp_llp *llp = get_llp(qp);
+
+	if (!llp)
+		return;
+	lock_sock(llp->sock->sk);
+	if (llp->owner == qp && qp->state == SWP_QP_RTS) {
+		set_state(qp, SWP_QP_CLOSING);
+		qp->tx.fin_wanted = true;
+		swp_tx_run(qp);
+	}
+	release_sock(llp->sock->sk);
+	swp_llp_put(llp);
+}
+
+/*
+ * The connection machinery moves a QP to RTS, so RTR and RTS are accepted and
+ * change nothing.  Process context.
+ */
+int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state)
+{
+	int ret = 0;
+
+	switch (state) {
+	case IB_QPS_RESET:
+		spin_lock_irq(&qp->lock);
+		if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT)
+			ret = -EINVAL;
+		else
+			qp->state = SWP_QP_RESET;
+		spin_unlock_irq(&qp->lock);
+		return ret;
+	case IB_QPS_INIT:
+		spin_lock_irq(&qp->lock);
+		if (qp->state == SWP_QP_RESET)
+			qp->state = SWP_QP_INIT;
+		else if (qp->state != SWP_QP_INIT)
+			ret = -EINVAL;
+		spin_unlock_irq(&qp->lock);
+		return ret;
+	case IB_QPS_RTR:
+	case IB_QPS_RTS:
+		spin_lock_irq(&qp->lock);
+		if (qp->state != SWP_QP_INIT && qp->state != SWP_QP_RTS)
+			ret = -EINVAL;
+		spin_unlock_irq(&qp->lock);
+		return ret;
+	case IB_QPS_SQD:
+		modify_sqd(qp);
+		return 0;
+	case IB_QPS_ERR:
+		modify_err(qp);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}

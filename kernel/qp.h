@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The queue pair and its two engines.
+ *
+ * Locks, outermost first:
+ *
+ *   socket lock   both engines (struct swp_tx, struct swp_rx) and every change
+ *                 of qp->state while a stream is attached.  Held in softirq by
+ *                 TCP when it calls us, or taken by lock_sock().
+ *   qp->lock      state, the completion side of the SQ, the RQ, the read
+ *                 queues' indices seen by both; irq safe, short.
+ *   cq->lock      inside qp->lock.
+ *
+ * sq_post_lock / rq_post_lock serialise posters of kernel consumers and nest
+ * with nothing.  Completion and event handlers run with the socket lock at most.
+ *
+ * References on a QP: one of the verbs object, one per connection (cm.c), one
+ * per iw_cm user, one while a work item is queued.  destroy_qp waits for all.
+ */
+#ifndef SWP_QP_H
+#define SWP_QP_H
+
+#include "softwarp.h"
+#include "proto/rdmap.h"
+#include "proto/fpdu.h"
+
+/* What became of a send request after it was taken from the ring */
+enum swp_slot_state {
+	SWP_SLOT_ACTIVE,	/* being sent, or waiting for TCP to take it */
+	SWP_SLOT_WAIT_ACK,	/* its pages are in TCP's hands until acked */
+	SWP_SLOT_WAIT_RESP,	/* a read waiting for its response */
+	SWP_SLOT_DONE,
+};
+
+/* Kernel's private record of a send request; index as in the SQ ring */
+struct swp_slot {
+	u64 wr_id;
+	u32 byte_len;
+	u32 end_seq;		/* WAIT_ACK: TCP sequence behind the last octet */
+	u32 vendor_err;
+	u8 opcode;		/* enum swp_opcode */
+	u8 flags;		/* enum swp_wqe_flags */
+	u8 status;		/* enum ib_wc_status */
+	bool by_ref;		/* TCP reads the consumer's pages */
+	u8 state;		/* enum swp_slot_state */
+};
+
+/* A read we issued (outbound read queue) */
+struct swp_orq {
+	u32 slot;
+	u32 sink_stag;
+	u64 sink_to;
+	u32 size;
+	u32 done;		/* octets placed */
+	u16 num_sge;
+	u16 sge_i;		/* placement position */
+	u32 sge_off;
+	struct swp_sge *sge;	/* max_sge of them, allocated with the queue */
+};
+
+/* What the transmitter is working on */
+enum swp_tx_kind {
+	SWP_TX_NONE,
+	SWP_TX_SQE,
+	SWP_TX_RRESP,
+	SWP_TX_CTRL,		/* RTR or Terminate: header only */
+};
+
+#define SWP_TX_BVECS	64
+#define SWP_TX_HOLD	20
+
+struct swp_tx {
+	bool running;
+	bool fenced;		/* responder: nothing before the first FPDU came */
+	bool rtr_write;
+	bool rtr_read;
+	bool term_pending;
+	bool term_sent;
+	bool fin_wanted;	/* FIN once everything queued is sent */
+	bool shut;		/* FIN requested from the socket */
+	u8 resp_turn;
+
+	/* message being sent */
+	enum swp_tx_kind kind;
+	u8 opcode;		/* enum swp_rdmap_opcode */
+	u8 hdr_len;
+	bool inlined;
+	bool by_ref;		/* pages of the message go by reference */
+	u32 len;
+	u32 off;
+	u32 stag;
+	u64 to;
+	u32 msn;
+	u16 sge_i;
+	u32 sge_off;
+	u32 num_sge;
+	union {
+		struct swp_sqe sqe;
+		u8 sqe_raw[sizeof(struct swp_sqe) + SWP_MAX_INLINE];
+	};
+	u8 ctrl[SWP_UNTAGGED_LEN + SWP_TERM_MAX];
+	u32 ctrl_len;
+
+	u32 send_msn;
+	u32 rreq_msn;
+
+	/* batch: what goes to TCP in one call, at most one skb */
+	struct bio_vec bv[SWP_TX_BVECS];
+	struct iov_iter it;
+	u32 nbv;
+	u32 bytes;
+	u32 pieces;		/* page fragments it takes in the skb */
+	u32 mss;
+	u32 pos;		/* octets in the TCP segment being filled */
+	u32 room;		/* octets the skb still takes */
+	u32 max_pieces;
+	bool eor;
+	bool pending;		/* built, not yet taken by TCP */
+	bool has_term;
+	u32 batch_tx;		/* sq.tx when it was built */
+	u32 fpdus;
+	u32 crc;
+	struct page_frag frag;
+	struct page *hold[SWP_TX_HOLD];
+	u32 nhold;
+};
+
+struct swp_rx {
+	bool running;
+	bool swallow;		/* stream is dead: eat what comes */
+	bool starved;		/* no memory for the side buffer; work will retry */
+	u32 msn[3];		/* expected next, per QN */
+	/* Send being received */
+	bool in_msg;
+	u8 opcode;
+	u32 mo;
+	u64 wr_id;
+	u16 sge_i;
+	u32 sge_off;
+	u32 num_sge;
+	struct swp_sge sge[SWP_MAX_SGE];
+	/* FPDU that spans skbs, put together here */
+	u8 *asm_buf;
+	u32 asm_size;
+	u32 asm_len;
+};
+
+enum swp_qp_flag {
+	SWP_QPF_SHUTDOWN,	/* close_work: send FIN */
+	SWP_QPF_ABORT,		/* close_work: send RST */
+	SWP_QPF_PEER_FIN,	/* close_work: tell the connection */
+	SWP_QPF_CLOSED,		/* close_work: stream is over */
+	SWP_QPF_FIN_TOLD,	/* the connection has been told */
+};
+
+struct swp_qp {
+	struct ib_qp base;
+	struct swp_device *dev;
+	struct swp_pd *pd;
+	u32 qpn;
+	refcount_t ref;
+	struct completion idle;
+
+	spinlock_t lock;
+	enum swp_qp_state state;
+	int access;		/* enum ib_access_flags granted to the peer */
+	bool sig_all;
+	bool user;
+	u32 max_inline;
+	u32 max_send_sge;
+	u32 max_recv_sge;
+
+	struct swp_cq *scq;
+	struct swp_cq *rcq;
+	struct swp_ring sq;
+	struct swp_ring rq;
+	struct swp_slot *slots;
+	u32 sq_done;		/* oldest request not completed */
+	u32 sq_tx;		/* next request to take; engine or flush */
+	u32 sq_acked;		/* requests before it were given to TCP whole */
+	u32 ack_waiting;	/* of those, how many wait for an ACK */
+	u32 rq_cons;
+	spinlock_t sq_post_lock;
+	spinlock_t rq_post_lock;
+
+	/* reads: rings of ird / ord entries */
+	struct swp_rreq *irq;
+	u32 irq_size;
+	u32 irq_prod;
+	u32 irq_cons;
+	struct swp_orq *orq;
+	struct swp_sge *orq_sge;
+	u32 orq_size;
+	u32 orq_prod;
+	u32 orq_cons;
+
+	struct swp_stream_params sp;
+	struct swp_llp *llp;	/* under lock; the engines' is stable */
+	struct swp_tx tx;
+	struct swp_rx rx;
+
+	/* the error that ended the stream; first one wins */
+	bool term_valid;
+	bool term_from_peer;
+	struct swp_term term;
+	u8 term_buf[SWP_TERM_MAX];
+	u32 term_len;
+	u32 vendor_err;
+
+	unsigned long flags;	/* enum swp_qp_flag */
+	struct work_struct tx_work;
+	struct work_struct close_work;
+	struct delayed_work linger_work;
+	const struct swp_conn_ops *conn_ops;
+	void *conn;
+	int close_error;
+};
+
+/* qp.c */
+extern struct workqueue_struct *swp_wq;
+void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
+void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
+void swp_qp_flush(struct swp_qp *qp);		/* any context, no locks but the socket's */
+void swp_qp_event(struct swp_qp *qp, enum ib_event_type type);
+void swp_qp_close_later(struct swp_qp *qp, unsigned int flag);
+int swp_qp_init_obj(struct swp_qp *qp);
+void swp_qp_destroy_obj(struct swp_qp *qp);
+int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
+
+/*
+ * swp_qp_fail - a stream has failed; first call wins.  Socket lock held.
+ * @t: reason; sent to the peer as Terminate unless it came from there
+ * @ddp, @ddp_len, @seg_len, @rreq: headers for the Terminate, see
+ *     swp_term_encode(); NULL when the error is not tied to a segment
+ */
+void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
+		 u32 ddp_len, u16 seg_len, const u8 *rreq);
+/* Our Terminate is on its way or can't be sent: flush, FIN.  Socket lock held. */
+void swp_qp_terminated(struct swp_qp *qp);
+/* A Terminate came in.  Socket lock held. */
+void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t);
+/* The stream is gone or useless, nothing can be sent.  Socket lock held. */
+void swp_qp_dead(struct swp_qp *qp, int error);
+
+/*
+ * Completes what can be completed, in posting order.  Any context; not with
+ * qp->lock held.
+ */
+void swp_sq_complete(struct swp_qp *qp);
+
+/* cq.c */
+enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
+int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);
+void swp_cq_notify(struct swp_cq *cq, int bits);
+
+/* tx.c: socket lock held */
+void swp_tx_run(struct swp_qp *qp);
+void swp_tx_acked(struct swp_qp *qp);
+void swp_tx_release(struct swp_qp *qp);
+
+/* rx.c: socket lock held */
+void swp_rx_run(struct swp_qp *qp);
+void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
+
+/* mem.c */
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
+		   struct swp_ucontext *uctx);
+void swp_ring_free(struct swp_ring *r);
+u64 swp_ring_key(const struct swp_ring *r);
+struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag);
+void swp_mr_put(struct swp_mr *mr);
+
+/*
+ * swp_mr_check - may @len bytes at @addr be accessed?
+ * Returns 0, -EACCES (right missing), -EPERM (other PD), -ERANGE (bounds),
+ * -EOVERFLOW (address wraps).
+ */
+int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
+		 u64 len, int access);
+/*
+ * The page and the offset in it of @addr, which swp_mr_check() has allowed;
+ * *@len is cut down to what lies contiguous.
+ */
+struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
+
+/*
+ * The peer's Send with Invalidate.  Returns 0, -ENOENT, or -EPERM when the STag
+ * may not be invalidated by this stream: user regions live until deregistered.
+ */
+int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
+
+/* Local access: lkey to region, checked. ERR_PTR(-EFAULT) when not allowed. */
+struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
+			   u32 len, int access);
+
+/* crc.c: CRC32c, register form: seed ~0, invert at the end */
+u32 swp_crc32c(u32 crc, const void *p, size_t len);
+void swp_crc_init(void);
+
+#endif /* SWP_QP_H */

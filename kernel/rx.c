@@ -1,0 +1,615 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The receive engine: finds FPDUs in the TCP stream, checks their CRC, and
+ * places their payload straight from the socket's buffers into registered
+ * memory, one copy, in the context in which TCP delivers: softirq, or a process
+ * giving back the socket lock.
+ *
+ * Only whole FPDUs are looked into, so nothing is placed before its CRC was
+ * checked and no state but "octets of an unfinished FPDU" survives between
+ * calls.  An FPDU that spans skbs - a peer that does not align, a changed path
+ * MTU - is put together in a side buffer first.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <net/tcp.h>
+
+#include "qp.h"
+#include "skbcur.h"
+
+/* One FPDU that is being worked on, for the Terminate that it may earn */
+struct rx_fpdu {
+	struct swp_cur payload;
+	u8 hdr[SWP_MAX_HDR];
+	u32 hdr_avail;		/* octets of hdr that are valid */
+	u32 ulpdu;
+	struct swp_seg seg;
+};
+
+static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype,
+		  u8 code)
+{
+	struct swp_term t = { layer, etype, code };
+	bool rreq = layer == SWP_LAYER_RDMAP && etype == SWP_RDMAP_ET_PROT &&
+		    f->seg.opcode == SWP_RDMAP_READ_REQ &&
+		    f->hdr_avail >= SWP_MAX_HDR;
+
+	swp_stat_inc(qp->dev, RX_PROTO_ERR);
+	if (!f->seg.hdr_len || f->hdr_avail < f->seg.hdr_len)
+		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	else
+		swp_qp_fail(qp, &t, f->hdr, f->seg.hdr_len, f->ulpdu,
+			    rreq ? f->hdr + SWP_UNTAGGED_LEN : NULL);
+	return -EPROTO;
+}
+
+/* Our own memory is not what the consumer said it is: RFC 5040 section 7.1 */
+static int local_catastrophe(struct swp_qp *qp)
+{
+	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0 };
+
+	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	return -EFAULT;
+}
+
+static void place(struct swp_mr *mr, u64 addr, struct swp_cur *c, u32 len)
+{
+	while (len) {
+		struct page *page;
+		u32 off, n = len;
+
+		page = swp_mr_page(mr, addr, &off, &n);
+		swp_cur_copy(c, page_address(page) + off, n);
+		addr += n;
+		len -= n;
+	}
+}
+
+/*
+ * Places @len octets into a scatter list at the position (*i, *off) and moves
+ * it on.  -ERANGE: the list is too short; -EFAULT: an SGE is not allowed.
+ */
+static int place_sges(struct swp_qp *qp, const struct swp_sge *sge, u32 num,
+		      u16 *i, u32 *off, struct swp_cur *c, u32 len)
+{
+	while (len) {
+		struct swp_mr *mr;
+		u32 n;
+
+		while (*i < num && *off == sge[*i].length) {
+			(*i)++;
+			*off = 0;
+		}
+		if (*i >= num)
+			return -ERANGE;
+		n = min(len, sge[*i].length - *off);
+		mr = swp_sge_get(qp, &sge[*i], *off, n, IB_ACCESS_LOCAL_WRITE);
+		if (IS_ERR(mr))
+			return -EFAULT;
+		place(mr, sge[*i].addr + *off, c, n);
+		swp_mr_put(mr);
+		*off += n;
+		len -= n;
+	}
+	return 0;
+}
+
+/* RDMA Write ---------------------------------------------------------------*/
+
+static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_mr *mr;
+	int ret;
+
+	if (!s->payload)
+		return 0;	/* RFC 5041 section 7: not validated */
+	mr = swp_mr_get(qp->dev, s->stag);
+	if (!mr)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_INVALID_STAG);
+	ret = swp_mr_check(mr, qp->base.pd, s->to, s->payload,
+			   IB_ACCESS_REMOTE_WRITE);
+	if (!ret && !(qp->access & IB_ACCESS_REMOTE_WRITE))
+		ret = -EACCES;
+	if (!ret)
+		place(mr, s->to, &f->payload, s->payload);
+	swp_mr_put(mr);
+
+	switch (ret) {
+	case 0:
+		return 0;
+	case -EPERM:
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_NOT_ASSOC);
+	case -EOVERFLOW:
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_TO_WRAP);
+	case -ERANGE:
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_BOUNDS);
+	default:
+		/* DDP has no code for a missing right */
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_INVALID_STAG);
+	}
+}
+
+/* Send family --------------------------------------------------------------*/
+
+/*
+ * Takes the next receive request.  Returns 0, -ENOBUFS (none posted), -EINVAL
+ * (its owner wrote nonsense).
+ */
+static int take_rqe(struct swp_qp *qp)
+{
+	struct swp_ring_ctrl *ctrl;
+	struct swp_rx *rx = &qp->rx;
+	struct swp_rqe rqe;
+	unsigned long flags;
+	const void *src;
+	u32 prod;
+	int ret = 0;
+
+	if (!qp->rq.entries)
+		return -ENOBUFS;
+	ctrl = swp_ring_ctrl(&qp->rq);
+	spin_lock_irqsave(&qp->lock, flags);
+	prod = smp_load_acquire(&ctrl->prod);
+	if (prod == qp->rq_cons) {
+		ret = -ENOBUFS;
+		goto out;
+	}
+	if (prod - qp->rq_cons > qp->rq.entries) {
+		ret = -EINVAL;
+		goto out;
+	}
+	src = swp_ring_slot(&qp->rq, qp->rq_cons);
+	memcpy(&rqe, src, sizeof(rqe));
+	barrier();	/* the copy is what is checked and used */
+	rx->wr_id = rqe.wr_id;
+	rx->in_msg = true;
+	rx->num_sge = rqe.num_sge;
+	rx->sge_i = 0;
+	rx->sge_off = 0;
+	if (rqe.num_sge > qp->max_recv_sge) {
+		rx->num_sge = 0;
+		ret = -EINVAL;
+	}
+	memcpy(rx->sge, src + sizeof(rqe), rx->num_sge * sizeof(*rx->sge));
+	qp->rq_cons++;
+	smp_store_release(&ctrl->cons, qp->rq_cons);
+out:
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return ret;
+}
+
+static void complete_recv(struct swp_qp *qp, u8 status, u32 len, u8 opcode,
+			  u32 inv_stag)
+{
+	struct swp_cqe cqe = {
+		.wr_id = qp->rx.wr_id,
+		.byte_len = len,
+		.qp_num = qp->qpn,
+		.vendor_err = status ? qp->vendor_err : 0,
+		.opcode = SWP_OP_RECV,
+		.status = status,
+	};
+
+	if (opcode == SWP_RDMAP_SEND_SE || opcode == SWP_RDMAP_SEND_SE_INV)
+		cqe.flags |= SWP_CQE_SOLICITED;
+	if (opcode == SWP_RDMAP_SEND_INV || opcode == SWP_RDMAP_SEND_SE_INV) {
+		cqe.flags |= SWP_CQE_WITH_INV;
+		cqe.imm_inv = inv_stag;
+	}
+	qp->rx.in_msg = false;
+	swp_cq_notify(qp->rcq, swp_cq_push(qp->rcq, &cqe));
+}
+
+/* Fails the receive in progress with a status of its own, then the stream. */
+static int fail_recv(struct swp_qp *qp, const struct rx_fpdu *f, u8 status,
+		     u8 code)
+{
+	int ret;
+
+	ret = code ? reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, code) :
+		     local_catastrophe(qp);
+	complete_recv(qp, status, 0, SWP_RDMAP_SEND, 0);
+	return ret;
+}
+
+static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_rx *rx = &qp->rx;
+	int ret;
+
+	if (s->msn != rx->msn[SWP_QN_SEND])
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MSN_RANGE);
+	if (!rx->in_msg) {
+		if (s->mo)
+			return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+				      SWP_DU_MO);
+		ret = take_rqe(qp);
+		if (ret == -ENOBUFS)
+			return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+				      SWP_DU_NO_BUFFER);
+		if (ret)
+			return rx->in_msg ?
+			       fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR, 0) :
+			       local_catastrophe(qp);
+		rx->mo = 0;
+		rx->opcode = s->opcode;
+	} else if (s->mo != rx->mo) {
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MO);
+	}
+
+	ret = place_sges(qp, rx->sge, rx->num_sge, &rx->sge_i, &rx->sge_off,
+			 &f->payload, s->payload);
+	if (ret == -ERANGE)
+		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR, SWP_DU_TOO_LONG);
+	if (ret)
+		return fail_recv(qp, f, IB_WC_LOC_PROT_ERR, 0);
+	rx->mo += s->payload;
+	if (!s->last)
+		return 0;
+
+	if (s->opcode == SWP_RDMAP_SEND_INV ||
+	    s->opcode == SWP_RDMAP_SEND_SE_INV) {
+		ret = swp_mr_remote_inv(qp, s->stag);
+		if (ret) {
+			ret = reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+				     SWP_RP_CANT_INVALIDATE);
+			complete_recv(qp, IB_WC_LOC_ACCESS_ERR, 0, SWP_RDMAP_SEND,
+				      0);
+			return ret;
+		}
+	}
+	rx->msn[SWP_QN_SEND]++;
+	complete_recv(qp, IB_WC_SUCCESS, rx->mo, s->opcode, s->stag);
+	return 0;
+}
+
+/* RDMA Read ----------------------------------------------------------------*/
+
+static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_rx *rx = &qp->rx;
+	struct swp_rreq r;
+	struct swp_mr *mr;
+	int ret;
+
+	if (s->msn != rx->msn[SWP_QN_READ_REQ])
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MSN_RANGE);
+	if (s->mo)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MO);
+	if (qp->irq_prod - qp->irq_cons >= qp->irq_size)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_NO_BUFFER);
+	if (s->payload > SWP_READ_REQ_LEN || (!s->last && s->payload))
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_TOO_LONG);
+	if (s->payload < SWP_READ_REQ_LEN)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_UNSPECIFIED);
+	swp_rreq_decode(f->hdr + SWP_UNTAGGED_LEN, &r);
+	if (r.size) {
+		mr = swp_mr_get(qp->dev, r.src_stag);
+		if (!mr)
+			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+				      SWP_RP_INVALID_STAG);
+		ret = swp_mr_check(mr, qp->base.pd, r.src_to, r.size,
+				   IB_ACCESS_REMOTE_READ);
+		if (!ret && !(qp->access & IB_ACCESS_REMOTE_READ))
+			ret = -EACCES;
+		swp_mr_put(mr);
+		if (ret)
+			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+				      ret == -EPERM ? SWP_RP_NOT_ASSOC :
+				      ret == -ERANGE ? SWP_RP_BOUNDS :
+				      ret == -EOVERFLOW ? SWP_RP_TO_WRAP :
+				      SWP_RP_ACCESS);
+	}
+	rx->msn[SWP_QN_READ_REQ]++;
+	qp->irq[qp->irq_prod % qp->irq_size] = r;
+	qp->irq_prod++;
+	return 0;
+}
+
+static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_slot *slot;
+	struct swp_orq *o;
+	int ret;
+
+	if (qp->orq_cons == qp->orq_prod)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	o = &qp->orq[qp->orq_cons % qp->orq_size];
+	/* RFC 5040 section 5.2.2 allows these checks, and they cost nothing */
+	if (s->payload && s->stag != o->sink_stag)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_INVALID_STAG);
+	if (s->payload > o->size - o->done ||
+	    (s->payload && s->to != o->sink_to + o->done) ||
+	    (s->last && s->payload != o->size - o->done))
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_BOUNDS);
+	ret = place_sges(qp, o->sge, o->num_sge, &o->sge_i, &o->sge_off,
+			 &f->payload, s->payload);
+	if (ret) {
+		slot = &qp->slots[o->slot & qp->sq.mask];
+		slot->status = IB_WC_LOC_PROT_ERR;
+		return local_catastrophe(qp);
+	}
+	o->done += s->payload;
+	if (!s->last)
+		return 0;
+	qp->orq_cons++;
+	if (o->slot != U32_MAX) {
+		slot = &qp->slots[o->slot & qp->sq.mask];
+		slot->state = SWP_SLOT_DONE;
+		swp_sq_complete(qp);
+	}
+	return 0;
+}
+
+/* Terminate ----------------------------------------------------------------*/
+
+/* The request that the peer complains about gets a status that says so. */
+static void blame(struct swp_qp *qp, const struct swp_term *t, bool is_read)
+{
+	bool access = (t->layer == SWP_LAYER_RDMAP &&
+		       t->etype == SWP_RDMAP_ET_PROT) ||
+		      (t->layer == SWP_LAYER_DDP &&
+		       t->etype == SWP_DDP_ET_TAGGED);
+	u8 status = access ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+	struct swp_slot *s;
+	u32 i;
+
+	if (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_UNTAGGED)
+		status = IB_WC_REM_INV_REQ_ERR;
+	if (!qp->sq.entries)
+		return;
+	for (i = qp->sq_done; i != qp->sq_tx; i++) {
+		s = &qp->slots[i & qp->sq.mask];
+		if (s->state == SWP_SLOT_DONE || s->status)
+			continue;
+		if (is_read != (s->opcode == SWP_OP_READ))
+			continue;
+		s->status = status;
+		s->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
+				SWP_VENDOR_ERR_REMOTE;
+		return;
+	}
+}
+
+static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	u8 buf[SWP_TERM_MAX];
+	u32 len = min_t(u32, f->seg.payload, sizeof(buf));
+	const u8 *rreq;
+	struct swp_term t;
+
+	swp_cur_copy(&f->payload, buf, len);
+	swp_stat_inc(qp->dev, TERM_RCVD);
+	if (swp_term_decode(buf, len, &t, &rreq))
+		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+				       SWP_RO_UNSPECIFIED };
+	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
+		  qp->qpn, t.layer, t.etype, t.code);
+	blame(qp, &t, rreq || (t.layer == SWP_LAYER_RDMAP &&
+			       t.etype == SWP_RDMAP_ET_PROT));
+	swp_qp_peer_terminated(qp, &t);
+	return -ECONNRESET;
+}
+
+/* One FPDU -----------------------------------------------------------------*/
+
+static bool crc_ok(struct swp_cur c, u32 covered)
+{
+	u32 crc = ~0, n;
+	__le32 want;
+
+	while (covered) {
+		const u8 *p = swp_cur_peek(&c, covered, &n);
+
+		crc = swp_crc32c(crc, p, n);
+		swp_cur_skip(&c, n);
+		covered -= n;
+	}
+	swp_cur_copy(&c, &want, sizeof(want));
+	return le32_to_cpu(want) == ~crc;
+}
+
+static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
+{
+	struct rx_fpdu f = { .ulpdu = ulpdu };
+	struct swp_term t;
+	struct swp_cur hc;
+
+	swp_stat_inc(qp->dev, RX_FPDU);
+	swp_stat_add(qp->dev, RX_BYTES, ulpdu);
+	if (qp->sp.crc &&
+	    !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu))) {
+		t = (struct swp_term){ SWP_LAYER_LLP, SWP_LLP_ET_MPA,
+				       SWP_MPA_CRC };
+		swp_stat_inc(qp->dev, RX_CRC_ERR);
+		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+		return -EPROTO;
+	}
+	swp_cur_skip(&c, SWP_MPA_LEN);
+	hc = c;
+	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
+	swp_cur_copy(&hc, f.hdr, f.hdr_avail);
+	if (swp_seg_decode(f.hdr, ulpdu, &f.seg, &t))
+		return reject(qp, &f, t.layer, t.etype, t.code);
+	if (f.seg.opcode == SWP_RDMAP_READ_REQ && ulpdu >= SWP_MAX_HDR) {
+		swp_cur_copy(&hc, f.hdr + f.hdr_avail, SWP_READ_REQ_LEN);
+		f.hdr_avail = SWP_MAX_HDR;
+	}
+	swp_cur_skip(&c, f.seg.hdr_len);
+	f.payload = c;
+	qp->tx.fenced = false;
+
+	/*
+	 * DDP does not mix segments of other messages into a message (RFC 5041
+	 * section 5): once a Send has begun, only its own segments may follow.
+	 */
+	if (qp->rx.in_msg && f.seg.opcode != qp->rx.opcode &&
+	    f.seg.opcode != SWP_RDMAP_TERMINATE)
+		return reject(qp, &f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+
+	switch (f.seg.opcode) {
+	case SWP_RDMAP_WRITE:
+		return rx_write(qp, &f);
+	case SWP_RDMAP_READ_REQ:
+		return rx_read_req(qp, &f);
+	case SWP_RDMAP_READ_RESP:
+		return rx_read_resp(qp, &f);
+	case SWP_RDMAP_TERMINATE:
+		return rx_terminate(qp, &f);
+	default:
+		return rx_send(qp, &f);
+	}
+}
+
+/* The stream ---------------------------------------------------------------*/
+
+static bool grow_asm(struct swp_rx *rx, u32 need)
+{
+	u8 *buf;
+
+	if (need <= rx->asm_size)
+		return true;
+	need = roundup_pow_of_two(max(need, 2048U));
+	buf = kvmalloc(need, GFP_ATOMIC | __GFP_NOWARN);
+	if (!buf)
+		return false;
+	memcpy(buf, rx->asm_buf, rx->asm_len);
+	kvfree(rx->asm_buf);
+	rx->asm_buf = buf;
+	rx->asm_size = need;
+	return true;
+}
+
+/*
+ * Adds octets to the FPDU in the side buffer; when it is whole, handles it.
+ * Returns octets taken, < 0 on error.
+ */
+static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
+{
+	struct swp_rx *rx = &qp->rx;
+	u32 taken = 0, want, n;
+	struct swp_cur flat;
+	u32 ulpdu;
+	int ret;
+
+	while (taken < avail) {
+		if (rx->asm_len < SWP_MPA_LEN) {
+			want = SWP_MPA_LEN;
+		} else {
+			ulpdu = rx->asm_buf[0] << 8 | rx->asm_buf[1];
+			want = swp_fpdu_len(ulpdu);
+		}
+		n = min(want - rx->asm_len, avail - taken);
+		if (!grow_asm(rx, want))
+			return -ENOMEM;
+		swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
+		rx->asm_len += n;
+		taken += n;
+		if (rx->asm_len < want)
+			break;
+		if (want == SWP_MPA_LEN)
+			continue;
+		rx->asm_len = 0;
+		swp_cur_flat(&flat, rx->asm_buf, want);
+		swp_stat_inc(qp->dev, RX_SPLIT);
+		ret = rx_fpdu(qp, flat, ulpdu);
+		return ret < 0 ? ret : taken;
+	}
+	return taken;
+}
+
+/* tcp_read_sock() actor: @len octets of @skb from @off on are new. */
+static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
+		  unsigned int off, size_t len)
+{
+	struct swp_qp *qp = desc->arg.data;
+	struct swp_rx *rx = &qp->rx;
+	struct swp_cur c;
+	u32 pos = 0;
+	int ret;
+
+	if (rx->swallow)
+		return len;
+	swp_cur_skb(&c, skb, off);
+	while (pos < len && !rx->swallow) {
+		u32 left = len - pos, ulpdu, fpdu;
+		struct swp_cur at = c;
+		u8 l[2];
+
+		if (rx->asm_len || left < SWP_MPA_LEN)
+			goto split;
+		swp_cur_copy(&at, l, sizeof(l));
+		ulpdu = l[0] << 8 | l[1];
+		fpdu = swp_fpdu_len(ulpdu);
+		if (fpdu > left)
+			goto split;
+		ret = rx_fpdu(qp, c, ulpdu);
+		if (ret < 0)
+			return len;	/* the stream has failed: rest is void */
+		swp_cur_skip(&c, fpdu);
+		pos += fpdu;
+		continue;
+split:
+		ret = assemble(qp, &c, left);
+		if (ret == -ENOMEM) {
+			/* what was not taken stays with TCP; a retry is due */
+			desc->count = 0;
+			rx->starved = true;
+			swp_qp_kick(qp);
+			return pos;
+		}
+		if (ret < 0)
+			return len;
+		pos += ret;
+	}
+	return len;
+}
+
+/* A side buffer that was allocated where sleeping is allowed; takes it over. */
+void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
+{
+	struct swp_rx *rx = &qp->rx;
+
+	if (!rx->starved || size <= rx->asm_size) {
+		kvfree(buf);
+	} else {
+		memcpy(buf, rx->asm_buf, rx->asm_len);
+		kvfree(rx->asm_buf);
+		rx->asm_buf = buf;
+		rx->asm_size = size;
+	}
+	swp_rx_run(qp);
+}
+
+void swp_rx_run(struct swp_qp *qp)
+{
+	read_descriptor_t desc = { .arg.data = qp, .count = 1 };
+	struct swp_rx *rx = &qp->rx;
+
+	if (rx->running)
+		return;
+	rx->running = true;
+	rx->starved = false;
+	tcp_read_sock(qp->llp->sock->sk, &desc, rx_skb);
+	rx->running = false;
+}

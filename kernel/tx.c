@@ -1,0 +1,926 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The transmit engine: takes requests from the send queue, read responses from
+ * the inbound read queue, cuts them into FPDUs and gives TCP as many of them in
+ * one call as make one full GSO packet.
+ *
+ * It runs with the socket lock held, in whatever context has something to do:
+ * the poster's system call, the softirq that brought an ACK or a Read Request,
+ * or a work item.  While it runs, posters need no doorbell.
+ *
+ * Alignment (RFC 5044 section 5): TCP cuts a GSO packet every MSS octets counted
+ * from its start, so the engine starts batches where skbs start and chooses DDP
+ * segment sizes so that FPDUs begin at those cuts; see swp_cut().
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/skbuff.h>
+#include <net/tcp.h>
+
+#include "qp.h"
+
+/* Octets handed to TCP before the softirq or the socket's backlog gets a turn */
+#define SWP_TX_BURST	(512 * 1024)
+
+/* Most parts of a request that is sent by reference */
+#define SWP_ZCOPY_SGE	4
+
+/* Batch building ---------------------------------------------------------- */
+
+/* A page of the current batch must outlive it until TCP has its own reference. */
+static bool hold_page(struct swp_tx *tx, struct page *page)
+{
+	if (tx->nhold && tx->hold[tx->nhold - 1] == page)
+		return true;
+	if (tx->nhold == SWP_TX_HOLD)
+		return false;
+	get_page(page);
+	tx->hold[tx->nhold++] = page;
+	return true;
+}
+
+static void drop_holds(struct swp_tx *tx)
+{
+	while (tx->nhold)
+		put_page(tx->hold[--tx->nhold]);
+}
+
+/* Adds [off, off + len) of @page, which may be the head of a compound page. */
+static bool add_bvec(struct swp_tx *tx, struct page *page, u32 off, u32 len)
+{
+	struct bio_vec *bv;
+	u32 first, last;
+
+	page += off >> PAGE_SHIFT;
+	off &= ~PAGE_MASK;
+	if (tx->nbv) {
+		bv = &tx->bv[tx->nbv - 1];
+		first = bv->bv_offset + bv->bv_len;
+		if (bv->bv_page + (first >> PAGE_SHIFT) == page &&
+		    (first & ~PAGE_MASK) == off) {
+			last = (first + len - 1) >> PAGE_SHIFT;
+			tx->pieces += last - ((first - 1) >> PAGE_SHIFT);
+			bv->bv_len += len;
+			goto added;
+		}
+	}
+	if (tx->nbv == SWP_TX_BVECS)
+		return false;
+	bv = &tx->bv[tx->nbv++];
+	bvec_set_page(bv, page, len, off);
+	tx->pieces += ((off + len - 1) >> PAGE_SHIFT) + 1;
+added:
+	tx->bytes += len;
+	return true;
+}
+
+/* Copies into the engine's own pages and adds that to the batch. */
+static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct page_frag *f = &tx->frag;
+
+	if (crc && qp->sp.crc)
+		tx->crc = swp_crc32c(tx->crc, src, len);
+	while (len) {
+		u32 n;
+
+		/* refill drops its reference on a full page; hold_page() has one */
+		if (!skb_page_frag_refill(1, f, GFP_ATOMIC))
+			return false;
+		n = min(len, f->size - f->offset);
+		if (!hold_page(tx, f->page) ||
+		    !add_bvec(tx, f->page, f->offset, n))
+			return false;
+		memcpy(page_address(f->page) + f->offset, src, n);
+		f->offset += n;
+		src += n;
+		len -= n;
+	}
+	return true;
+}
+
+static bool add_payload_mr(struct swp_qp *qp, struct swp_mr *mr, u64 addr,
+			   u32 len)
+{
+	struct swp_tx *tx = &qp->tx;
+
+	while (len) {
+		struct page *page;
+		u32 off, n = len;
+
+		page = swp_mr_page(mr, addr, &off, &n);
+		if (tx->by_ref) {
+			if (qp->sp.crc)
+				tx->crc = swp_crc32c(tx->crc,
+						     page_address(page) + off,
+						     n);
+			if (!hold_page(tx, page) ||
+			    !add_bvec(tx, page, off, n))
+				return false;
+		} else if (!add_copy(qp, page_address(page) + off, n, true)) {
+			return false;
+		}
+		addr += n;
+		len -= n;
+	}
+	return true;
+}
+
+/* Messages ---------------------------------------------------------------- */
+
+static struct swp_sge *tx_sge(struct swp_tx *tx)
+{
+	return (struct swp_sge *)(tx->sqe_raw + sizeof(struct swp_sqe));
+}
+
+static void local_error(struct swp_qp *qp, u8 status)
+{
+	static const struct swp_term t = {
+		SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
+	};
+	struct swp_slot *s = &qp->slots[(qp->sq_tx - 1) & qp->sq.mask];
+
+	if (qp->tx.kind != SWP_TX_RRESP) {
+		s->status = status;
+		s->vendor_err = SWP_VENDOR_ERR(t.layer, t.etype, t.code);
+	}
+	qp->tx.kind = SWP_TX_NONE;
+	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+}
+
+/*
+ * Copies one SQE out of memory that its owner can change at any time, then
+ * checks the copy.  Returns 0 or the completion status to fail it with.
+ */
+static int fetch_sqe(struct swp_qp *qp, u32 idx)
+{
+	const void *src = swp_ring_slot(&qp->sq, idx);
+	struct swp_tx *tx = &qp->tx;
+	struct swp_sge *sge = tx_sge(tx);
+	struct swp_sqe *e = &tx->sqe;
+	u64 total = 0;
+	u32 i;
+
+	memcpy(e, src, sizeof(*e));
+	barrier();	/* the copy is what is checked and used */
+	if (e->flags & ~(SWP_WQE_SIGNALED | SWP_WQE_SOLICITED |
+			 SWP_WQE_INLINE | SWP_WQE_FENCE))
+		return IB_WC_LOC_QP_OP_ERR;
+	if (qp->user && e->opcode > SWP_OP_USER_MAX)
+		return IB_WC_LOC_QP_OP_ERR;
+	if (e->flags & SWP_WQE_INLINE) {
+		if (e->opcode == SWP_OP_READ || e->num_sge ||
+		    e->inline_len > qp->max_inline)
+			return IB_WC_LOC_LEN_ERR;
+		memcpy(sge, src + sizeof(*e), e->inline_len);
+		tx->len = e->inline_len;
+		return 0;
+	}
+	if (e->num_sge > qp->max_send_sge)
+		return IB_WC_LOC_LEN_ERR;
+	memcpy(sge, src + sizeof(*e), e->num_sge * sizeof(*sge));
+	barrier();
+	for (i = 0; i < e->num_sge; i++)
+		total += sge[i].length;
+	if (total > SWP_MAX_MSG)
+		return IB_WC_LOC_LEN_ERR;
+	tx->len = total;
+	return 0;
+}
+
+/* Every SGE of a request that takes more than one FPDU is checked up front. */
+static bool sges_ok(struct swp_qp *qp, int access)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_sge *sge = tx_sge(tx);
+	struct swp_mr *mr;
+	u32 i;
+
+	for (i = 0; i < tx->sqe.num_sge; i++) {
+		if (!sge[i].length)
+			continue;
+		mr = swp_sge_get(qp, &sge[i], 0, sge[i].length, access);
+		if (IS_ERR(mr))
+			return false;
+		swp_mr_put(mr);
+	}
+	return true;
+}
+
+static bool start_read(struct swp_qp *qp, struct swp_slot *s)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_orq *o = &qp->orq[qp->orq_prod % qp->orq_size];
+	struct swp_sge *sge = tx_sge(tx);
+	struct swp_rreq r;
+
+	if (!sges_ok(qp, IB_ACCESS_LOCAL_WRITE))
+		return false;
+	o->slot = qp->sq_tx - 1;
+	o->size = tx->len;
+	o->done = 0;
+	o->num_sge = tx->sqe.num_sge;
+	o->sge_i = 0;
+	o->sge_off = 0;
+	memcpy(o->sge, sge, o->num_sge * sizeof(*sge));
+	/*
+	 * The response is placed by this record, whatever STag it carries, so
+	 * that a sink may have many parts and needs no remote right: the STag
+	 * on the wire is the first part's and only compared.
+	 */
+	o->sink_stag = o->num_sge ? sge[0].lkey : 0;
+	o->sink_to = o->num_sge ? sge[0].addr : 0;
+	qp->orq_prod++;
+
+	r.sink_stag = o->sink_stag;
+	r.sink_to = o->sink_to;
+	r.size = o->size;
+	r.src_stag = tx->sqe.rkey;
+	r.src_to = tx->sqe.remote_addr;
+	swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
+			    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
+	swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
+	tx->ctrl_len = SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN;
+	tx->kind = SWP_TX_CTRL;
+	s->state = SWP_SLOT_WAIT_RESP;
+	return true;
+}
+
+static u8 send_opcode(const struct swp_sqe *e)
+{
+	bool se = e->flags & SWP_WQE_SOLICITED;
+
+	if (e->opcode == SWP_OP_SEND_INV)
+		return se ? SWP_RDMAP_SEND_SE_INV : SWP_RDMAP_SEND_INV;
+	return se ? SWP_RDMAP_SEND_SE : SWP_RDMAP_SEND;
+}
+
+/* Takes the next request from the SQ.  False: none, or it has to wait. */
+static bool next_sqe(struct swp_qp *qp)
+{
+	struct swp_ring_ctrl *ctrl;
+	struct swp_tx *tx = &qp->tx;
+	struct swp_slot *s;
+	const struct swp_sqe *e;
+	u32 prod;
+	u8 op, flags;
+	int status;
+
+	if (!qp->sq.entries)
+		return false;
+	ctrl = swp_ring_ctrl(&qp->sq);
+	prod = smp_load_acquire(&ctrl->prod);
+	if (prod == qp->sq_tx) {
+		WRITE_ONCE(ctrl->kick, 1);
+		/* pairs with the poster's barrier between prod and kick */
+		smp_mb();
+		prod = smp_load_acquire(&ctrl->prod);
+		if (prod == qp->sq_tx)
+			return false;
+	}
+	if (READ_ONCE(ctrl->kick))
+		WRITE_ONCE(ctrl->kick, 0);
+	if (prod - qp->sq_done > qp->sq.entries) {
+		static const struct swp_term t = {
+			SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
+		};
+
+		swp_stat_inc(qp->dev, WQE_INVALID);
+		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+		return false;
+	}
+
+	e = swp_ring_slot(&qp->sq, qp->sq_tx);
+	op = READ_ONCE(e->opcode);
+	flags = READ_ONCE(e->flags);
+	if ((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons)
+		return false;
+	if (op == SWP_OP_READ && qp->orq_prod - qp->orq_cons >= qp->orq_size &&
+	    qp->orq_size)
+		return false;
+
+	status = fetch_sqe(qp, qp->sq_tx);
+	s = &qp->slots[qp->sq_tx & qp->sq.mask];
+	*s = (struct swp_slot){
+		.wr_id = tx->sqe.wr_id,
+		.byte_len = tx->len,
+		.opcode = tx->sqe.opcode,
+		.flags = tx->sqe.flags,
+	};
+	qp->sq_tx++;
+	tx->kind = SWP_TX_SQE;
+	tx->off = 0;
+	tx->sge_i = 0;
+	tx->sge_off = 0;
+	tx->inlined = tx->sqe.flags & SWP_WQE_INLINE;
+	tx->num_sge = tx->sqe.num_sge;
+	tx->by_ref = false;
+	if (status) {
+		swp_stat_inc(qp->dev, WQE_INVALID);
+		local_error(qp, status);
+		return false;
+	}
+
+	switch (tx->sqe.opcode) {
+	case SWP_OP_WRITE:
+		tx->opcode = SWP_RDMAP_WRITE;
+		tx->hdr_len = SWP_TAGGED_LEN;
+		tx->stag = tx->sqe.rkey;
+		tx->to = tx->sqe.remote_addr;
+		break;
+	case SWP_OP_SEND:
+	case SWP_OP_SEND_INV:
+		tx->opcode = send_opcode(&tx->sqe);
+		tx->hdr_len = SWP_UNTAGGED_LEN;
+		tx->stag = tx->sqe.opcode == SWP_OP_SEND_INV ?
+			   tx->sqe.inv_stag : 0;
+		tx->msn = tx->send_msn++;
+		break;
+	case SWP_OP_READ:
+		/*
+		 * The opcode may have changed between the look above and the
+		 * copy, and a stream without outbound reads can't do any.
+		 */
+		if (qp->orq_prod - qp->orq_cons >= qp->orq_size) {
+			local_error(qp, IB_WC_LOC_QP_OP_ERR);
+			return false;
+		}
+		if (!start_read(qp, s)) {
+			local_error(qp, IB_WC_LOC_PROT_ERR);
+			return false;
+		}
+		return true;
+	default:
+		swp_stat_inc(qp->dev, WQE_INVALID);
+		local_error(qp, IB_WC_LOC_QP_OP_ERR);
+		return false;
+	}
+	if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0)) {
+		local_error(qp, IB_WC_LOC_PROT_ERR);
+		return false;
+	}
+	/*
+	 * Only user pages can be referenced, and an skb holds few: many small
+	 * parts are copied.
+	 */
+	tx->by_ref = !tx->inlined && qp->user && swp_params.zcopy_min &&
+		     tx->len >= swp_params.zcopy_min &&
+		     tx->num_sge <= SWP_ZCOPY_SGE;
+	s->by_ref = tx->by_ref;
+	return true;
+}
+
+static bool next_rresp(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_rreq *r;
+
+	if (qp->irq_cons == qp->irq_prod)
+		return false;
+	r = &qp->irq[qp->irq_cons % qp->irq_size];
+	tx->kind = SWP_TX_RRESP;
+	tx->opcode = SWP_RDMAP_READ_RESP;
+	tx->hdr_len = SWP_TAGGED_LEN;
+	tx->inlined = false;
+	tx->by_ref = false;
+	tx->len = r->size;
+	tx->off = 0;
+	tx->stag = r->sink_stag;
+	tx->to = r->sink_to;
+	return true;
+}
+
+static void ctrl_fpdu(struct swp_tx *tx, u32 len)
+{
+	tx->kind = SWP_TX_CTRL;
+	tx->ctrl_len = len;
+}
+
+/* Chooses what to send next.  False: nothing can be sent now. */
+static bool next_msg(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+
+	if (tx->term_sent)
+		return false;
+	if (tx->term_pending) {
+		swp_untagged_encode(tx->ctrl, SWP_RDMAP_TERMINATE, true, 0,
+				    SWP_QN_TERMINATE, 1, 0);
+		memcpy(tx->ctrl + SWP_UNTAGGED_LEN, qp->term_buf, qp->term_len);
+		ctrl_fpdu(tx, SWP_UNTAGGED_LEN + qp->term_len);
+		tx->term_pending = false;
+		tx->term_sent = true;
+		tx->has_term = true;
+		swp_stat_inc(qp->dev, TERM_SENT);
+		return true;
+	}
+	if (qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING)
+		return false;
+	if (tx->fenced || tx->shut)
+		return false;
+	if (tx->rtr_write) {
+		tx->rtr_write = false;
+		/* any STag is legal; some hardware treats 0 specially */
+		swp_tagged_encode(tx->ctrl, SWP_RDMAP_WRITE, true, 1, 0);
+		ctrl_fpdu(tx, SWP_TAGGED_LEN);
+		return true;
+	}
+	if (tx->rtr_read) {
+		struct swp_rreq r = { .sink_stag = 1, .src_stag = 1 };
+		struct swp_orq *o = &qp->orq[qp->orq_prod % qp->orq_size];
+
+		tx->rtr_read = false;
+		memset(o, 0, offsetof(struct swp_orq, sge));
+		o->slot = U32_MAX;
+		o->sink_stag = 1;
+		qp->orq_prod++;
+		swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
+				    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
+		swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
+		ctrl_fpdu(tx, SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN);
+		return true;
+	}
+	/* take turns, so that neither direction of a busy peer starves */
+	tx->resp_turn ^= 1;
+	if (tx->resp_turn)
+		return next_rresp(qp) || next_sqe(qp);
+	return next_sqe(qp) || next_rresp(qp);
+}
+
+static void rresp_error(struct swp_qp *qp, int err)
+{
+	struct swp_rreq *r = &qp->irq[qp->irq_cons % qp->irq_size];
+	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+			      SWP_RP_INVALID_STAG };
+	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
+	struct swp_rreq w = *r;
+
+	if (err == -ERANGE)
+		t.code = SWP_RP_BOUNDS;
+	else if (err == -EACCES)
+		t.code = SWP_RP_ACCESS;
+	/* RFC 5040 section 4.8: what is left of the request goes back */
+	w.sink_to += qp->tx.off;
+	w.src_to += qp->tx.off;
+	w.size -= qp->tx.off;
+	swp_rreq_encode(rreq, &w);
+	swp_untagged_encode(ddp, SWP_RDMAP_READ_REQ, true, 0, SWP_QN_READ_REQ,
+			    qp->rx.msn[SWP_QN_READ_REQ] -
+			    (qp->irq_prod - qp->irq_cons), 0);
+	qp->tx.kind = SWP_TX_NONE;
+	swp_qp_fail(qp, &t, ddp, sizeof(ddp),
+		    SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN, rreq);
+}
+
+/* Payload of the FPDU under construction.  Returns 0, or < 0: nothing added. */
+static int add_payload(struct swp_qp *qp, u32 n)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_mr *mr;
+	int ret;
+
+	if (!n)
+		return 0;
+	if (tx->inlined)
+		return add_copy(qp, (u8 *)tx_sge(tx) + tx->off, n, true) ?
+		       0 : -ENOMEM;
+
+	if (tx->kind == SWP_TX_RRESP) {
+		struct swp_rreq *r = &qp->irq[qp->irq_cons % qp->irq_size];
+
+		mr = swp_mr_get(qp->dev, r->src_stag);
+		if (!mr)
+			return -EFAULT;
+		ret = swp_mr_check(mr, qp->base.pd, r->src_to + tx->off, n,
+				   IB_ACCESS_REMOTE_READ);
+		if (!ret && !add_payload_mr(qp, mr, r->src_to + tx->off, n))
+			ret = -ENOMEM;
+		swp_mr_put(mr);
+		return ret;
+	}
+
+	while (n) {
+		struct swp_sge *sge = &tx_sge(tx)[tx->sge_i];
+		u32 part = min(n, sge->length - tx->sge_off);
+
+		if (part) {
+			mr = swp_sge_get(qp, sge, tx->sge_off, part, 0);
+			if (IS_ERR(mr))
+				return -EFAULT;
+			ret = add_payload_mr(qp, mr, sge->addr + tx->sge_off,
+					     part);
+			swp_mr_put(mr);
+			if (!ret)
+				return -ENOMEM;
+		}
+		tx->sge_off += part;
+		n -= part;
+		if (tx->sge_off == sge->length && tx->sge_i < tx->num_sge - 1) {
+			tx->sge_i++;
+			tx->sge_off = 0;
+		}
+	}
+	return 0;
+}
+
+struct tx_mark {
+	u32 nbv, last_len, bytes, pieces, nhold, sge_off;
+	u16 sge_i;
+};
+
+static void mark(struct swp_tx *tx, struct tx_mark *m)
+{
+	m->nbv = tx->nbv;
+	m->last_len = tx->nbv ? tx->bv[tx->nbv - 1].bv_len : 0;
+	m->bytes = tx->bytes;
+	m->pieces = tx->pieces;
+	m->nhold = tx->nhold;
+	m->sge_i = tx->sge_i;
+	m->sge_off = tx->sge_off;
+}
+
+/* Takes an FPDU that could not be finished back out of the batch. */
+static void rollback(struct swp_tx *tx, const struct tx_mark *m)
+{
+	tx->nbv = m->nbv;
+	if (m->nbv)
+		tx->bv[m->nbv - 1].bv_len = m->last_len;
+	tx->bytes = m->bytes;
+	tx->pieces = m->pieces;
+	while (tx->nhold > m->nhold)
+		put_page(tx->hold[--tx->nhold]);
+	tx->sge_i = m->sge_i;
+	tx->sge_off = m->sge_off;
+}
+
+/*
+ * Adds one FPDU of the current message.
+ * Returns 1 when added, 0 when the batch is full, < 0 on error.
+ */
+static int add_fpdu(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	u8 hdr[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX], trail[8] = {};
+	u32 hdr_len, payload, ulpdu, need, pad, fpdu;
+	struct tx_mark m;
+	bool last;
+	int ret;
+
+	hdr_len = tx->kind == SWP_TX_CTRL ? tx->ctrl_len : tx->hdr_len;
+	if (!swp_cut(tx->mss, tx->pos, hdr_len,
+		     tx->kind == SWP_TX_CTRL ? 0 : tx->len - tx->off,
+		     &payload)) {
+		tx->eor = true;
+		return 0;
+	}
+	ulpdu = hdr_len + payload;
+	fpdu = swp_fpdu_len(ulpdu);
+	/* page fragments at worst: payload pages, and our own around them */
+	need = tx->by_ref ? (payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
+			    (fpdu >> PAGE_SHIFT) + 2;
+	if (tx->nbv &&
+	    (tx->pieces + need > tx->max_pieces || fpdu > tx->room)) {
+		/* a new skb starts a new count of segments */
+		tx->eor = tx->pos != 0 || tx->pieces + need > tx->max_pieces;
+		return 0;
+	}
+
+	mark(tx, &m);
+	tx->crc = ~0;
+	last = tx->kind == SWP_TX_CTRL || tx->off + payload == tx->len;
+	hdr[0] = ulpdu >> 8;
+	hdr[1] = ulpdu & 0xff;
+	if (tx->kind == SWP_TX_CTRL)
+		memcpy(hdr + SWP_MPA_LEN, tx->ctrl, tx->ctrl_len);
+	else if (tx->hdr_len == SWP_TAGGED_LEN)
+		swp_tagged_encode(hdr + SWP_MPA_LEN, tx->opcode, last, tx->stag,
+				  tx->to + tx->off);
+	else
+		swp_untagged_encode(hdr + SWP_MPA_LEN, tx->opcode, last,
+				    tx->stag, SWP_QN_SEND, tx->msn, tx->off);
+	if (!add_copy(qp, hdr, SWP_MPA_LEN + hdr_len, true)) {
+		ret = -ENOMEM;
+		goto undo;
+	}
+	ret = tx->kind == SWP_TX_CTRL ? 0 : add_payload(qp, payload);
+	if (ret)
+		goto undo;
+	pad = swp_fpdu_pad(ulpdu);
+	if (qp->sp.crc) {
+		__le32 c;
+
+		tx->crc = swp_crc32c(tx->crc, trail, pad);
+		c = cpu_to_le32(~tx->crc);
+		memcpy(trail + pad, &c, sizeof(c));
+	}
+	if (!add_copy(qp, trail, pad + SWP_MPA_CRC_LEN, false)) {
+		ret = -ENOMEM;
+		goto undo;
+	}
+
+	tx->fpdus++;
+	tx->off += payload;
+	tx->room = tx->room > fpdu ? tx->room - fpdu : 0;
+	tx->pos = (tx->pos + fpdu) % tx->mss;
+	if (last) {
+		if (tx->kind == SWP_TX_RRESP)
+			qp->irq_cons++;
+		tx->kind = SWP_TX_NONE;
+	}
+	return 1;
+
+undo:
+	rollback(tx, &m);
+	return ret;
+}
+
+/* The MSS that TCP will cut with now: mss_cache less what SACK blocks take */
+static u32 current_mss(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss = tp->mss_cache, sacks;
+
+	/*
+	 * FPDUs are multiples of 4 octets.  A segment size that is not would
+	 * move every cut; a smaller one is always legal.
+	 */
+	if (mss & 3) {
+		mss &= ~3U;
+		tp->mss_cache = mss;
+	}
+	sacks = tp->rx_opt.num_sacks + tp->rx_opt.dsack;
+	if (sacks) {
+		u32 used = tp->tcp_header_len - sizeof(struct tcphdr);
+		u32 room = MAX_TCP_OPTION_SPACE - used;
+
+		if (room >= TCPOLEN_SACK_BASE_ALIGNED + TCPOLEN_SACK_PERBLOCK) {
+			sacks = min_t(u32, sacks,
+				      (room - TCPOLEN_SACK_BASE_ALIGNED) /
+				      TCPOLEN_SACK_PERBLOCK);
+			mss -= TCPOLEN_SACK_BASE_ALIGNED +
+			       sacks * TCPOLEN_SACK_PERBLOCK;
+		}
+	}
+	return max(mss, 64U);
+}
+
+/* Where the next octet will stand: in TCP's unsent tail skb or in a new one */
+static void start_batch(struct swp_qp *qp, struct sock *sk)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct sk_buff *tail = tcp_send_head(sk) ? tcp_write_queue_tail(sk) :
+						   NULL;
+	u32 segs;
+
+	tx->nbv = 0;
+	tx->bytes = 0;
+	tx->pieces = 0;
+	tx->fpdus = 0;
+	tx->eor = false;
+	tx->has_term = false;
+	tx->mss = current_mss(sk);
+	tx->max_pieces = MAX_SKB_FRAGS;
+	segs = tp->gso_segs ? : 1;
+	tx->room = min_t(u32, segs * tx->mss,
+			 rounddown(GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER,
+				   tx->mss));
+	if (!tx->room)
+		tx->room = tx->mss;
+	tx->pos = 0;
+	if (tail && !TCP_SKB_CB(tail)->eor && tail->len < tx->room &&
+	    skb_shinfo(tail)->nr_frags < MAX_SKB_FRAGS - 3) {
+		tx->pos = tail->len % tx->mss;
+		tx->room -= tail->len;
+		tx->max_pieces -= skb_shinfo(tail)->nr_frags;
+	}
+}
+
+/* Returns 1 when there is a batch to send, 0 when there is nothing. */
+static int build_batch(struct swp_qp *qp, struct sock *sk)
+{
+	struct swp_tx *tx = &qp->tx;
+	int ret = 0;
+
+	start_batch(qp, sk);
+	while (tx->room) {
+		if (tx->kind == SWP_TX_NONE && !next_msg(qp))
+			break;
+		ret = add_fpdu(qp);
+		if (ret == 0 && !tx->nbv) {
+			/* the tail skb takes no more: go on in a new one */
+			struct sk_buff *tail = tcp_write_queue_tail(sk);
+
+			TCP_SKB_CB(tail)->eor = 1;
+			start_batch(qp, sk);
+			continue;
+		}
+		if (ret <= 0)
+			break;
+	}
+	if (ret < 0 && ret != -ENOMEM) {
+		if (tx->kind == SWP_TX_RRESP)
+			rresp_error(qp, ret);
+		else
+			local_error(qp, IB_WC_LOC_PROT_ERR);
+	}
+	if (!tx->nbv)
+		return ret == -ENOMEM ? -ENOMEM : 0;
+	tx->batch_tx = qp->sq_tx;
+	tx->pending = true;
+	iov_iter_bvec(&tx->it, ITER_SOURCE, tx->bv, tx->nbv, tx->bytes);
+	return 1;
+}
+
+/* Sending ----------------------------------------------------------------- */
+
+#ifdef SWP_HAVE_SPLICE_PAGES
+static int push(struct swp_qp *qp, struct sock *sk)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct msghdr msg = {
+		.msg_flags = MSG_SPLICE_PAGES | MSG_DONTWAIT | MSG_NOSIGNAL |
+			     (tx->eor ? MSG_EOR : 0),
+	};
+	int ret;
+
+	msg.msg_iter = tx->it;
+	ret = tcp_sendmsg_locked(sk, &msg, iov_iter_count(&tx->it));
+	if (ret > 0)
+		iov_iter_advance(&tx->it, ret);
+	return ret;
+}
+#else
+/* Before 6.5 pages go down one by one. */
+static int push(struct swp_qp *qp, struct sock *sk)
+{
+	struct swp_tx *tx = &qp->tx;
+	int ret = 0, sent = 0;
+
+	while (iov_iter_count(&tx->it)) {
+		struct bio_vec bv = bvec_iter_bvec(tx->it.bvec,
+			((struct bvec_iter){ .bi_size = iov_iter_count(&tx->it),
+					     .bi_bvec_done = tx->it.iov_offset }));
+		int more = bv.bv_len < iov_iter_count(&tx->it);
+
+		ret = do_tcp_sendpages(sk, bv.bv_page, bv.bv_offset, bv.bv_len,
+				       MSG_DONTWAIT | MSG_NOSIGNAL |
+				       (more ? MSG_MORE | MSG_SENDPAGE_NOTLAST :
+					tx->eor ? MSG_EOR : 0));
+		if (ret <= 0)
+			break;
+		iov_iter_advance(&tx->it, ret);
+		sent += ret;
+	}
+	return sent ? sent : ret;
+}
+#endif
+
+/* A batch is in TCP's hands: what it finished is complete, or will be by ACK. */
+static void batch_done(struct swp_qp *qp, struct sock *sk)
+{
+	struct swp_tx *tx = &qp->tx;
+	u32 i, end = tx->batch_tx;
+
+	tx->pending = false;
+	drop_holds(tx);
+	swp_stat_add(qp->dev, TX_FPDU, tx->fpdus);
+	swp_stat_add(qp->dev, TX_BYTES, tx->bytes);
+	/* the last request may have more to come */
+	if (tx->kind == SWP_TX_SQE)
+		end--;
+	for (i = qp->sq_acked; i != end; i++) {
+		struct swp_slot *s = &qp->slots[i & qp->sq.mask];
+
+		if (s->state != SWP_SLOT_ACTIVE)
+			continue;
+		if (s->by_ref) {
+			s->state = SWP_SLOT_WAIT_ACK;
+			s->end_seq = tcp_sk(sk)->write_seq;
+			qp->ack_waiting++;
+		} else {
+			s->state = SWP_SLOT_DONE;
+		}
+	}
+	qp->sq_acked = end;
+	if (qp->ack_waiting)
+		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	swp_sq_complete(qp);
+}
+
+/*
+ * swp_tx_acked - the peer's TCP has confirmed something; requests whose pages
+ * were sent by reference and are confirmed are complete.
+ */
+void swp_tx_acked(struct swp_qp *qp)
+{
+	struct sock *sk = qp->llp->sock->sk;
+	u32 i, una = tcp_sk(sk)->snd_una;
+
+	if (!qp->ack_waiting)
+		return;
+	for (i = qp->sq_done; i != qp->sq_acked && qp->ack_waiting; i++) {
+		struct swp_slot *s = &qp->slots[i & qp->sq.mask];
+
+		if (s->state != SWP_SLOT_WAIT_ACK)
+			continue;
+		if (after(s->end_seq, una))
+			break;
+		s->state = SWP_SLOT_DONE;
+		qp->ack_waiting--;
+	}
+	if (qp->ack_waiting)
+		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	swp_sq_complete(qp);
+}
+
+/* Drops what was built and not sent; the stream is at its end. */
+void swp_tx_release(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+
+	tx->pending = false;
+	tx->kind = SWP_TX_NONE;
+	drop_holds(tx);
+}
+
+/* Everything is said: FIN, if one is wanted, or the end of a failed stream. */
+static void tx_idle(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+
+	if (qp->state == SWP_QP_TERMINATE && !tx->term_pending) {
+		swp_qp_terminated(qp);
+		return;
+	}
+	if (!tx->fin_wanted || tx->shut || qp->state != SWP_QP_CLOSING)
+		return;
+	if (qp->sq.entries &&
+	    (qp->sq_tx != READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) ||
+	     qp->orq_prod != qp->orq_cons))
+		return;
+	if (qp->irq_prod != qp->irq_cons)
+		return;
+	tx->shut = true;
+	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
+}
+
+void swp_tx_run(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct sock *sk;
+	u32 sent = 0;
+	int ret;
+
+	if (tx->running || !qp->llp)
+		return;
+	sk = qp->llp->sock->sk;
+	tx->running = true;
+	for (;;) {
+		if (qp->state == SWP_QP_ERROR)
+			break;
+		if (!tx->pending) {
+			if (!sk_stream_memory_free(sk)) {
+				set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+				swp_stat_inc(qp->dev, TX_STALLS);
+				break;
+			}
+			ret = build_batch(qp, sk);
+			if (ret == 0) {
+				/* an error found while building adds a Terminate */
+				if (tx->term_pending)
+					continue;
+				tx_idle(qp);
+				break;
+			}
+			if (ret < 0) {
+				swp_qp_kick(qp);
+				break;
+			}
+		}
+		swp_stat_inc(qp->dev, TX_CALLS);
+		ret = push(qp, sk);
+		if (ret > 0) {
+			sent += ret;
+			if (!iov_iter_count(&tx->it))
+				batch_done(qp, sk);
+			if (sent >= SWP_TX_BURST) {
+				swp_qp_kick(qp);
+				break;
+			}
+			continue;
+		}
+		if (ret == -EAGAIN || ret == 0) {
+			set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+			swp_stat_inc(qp->dev, TX_STALLS);
+			/* nothing in flight, so no ACK will call us again */
+			if (tcp_rtx_and_write_queues_empty(sk))
+				swp_qp_kick(qp);
+			break;
+		}
+		swp_qp_dead(qp, ret);
+		break;
+	}
+	tx->running = false;
+}
