@@ -27,4 +27,25 @@
 #define swp_sockaddr_arg(p) ((struct sockaddr *)(p))
 #endif
 
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+static inline struct ib_umem *swp_umem_get(struct ib_device *dev, u64 addr,
+					   u64 len, int access)
+{
+#ifdef SWP_HAVE_UMEM_GET_VA
+	return ib_umem_get_va(dev, addr, len, access);
+#else
+	return ib_umem_get(dev, addr, len, access);
+#endif
+}
+
+/* Keeps udev from renaming what an administrator named. */
+static inline void swp_mark_named_by_user(struct ib_device *dev)
+{
+#ifdef SWP_HAVE_MARK_NAMED
+	ib_mark_name_assigned_by_user(dev);
+#endif
+}
+
 #endif /* SWP_COMPAT_H */

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Devices: one ib_device per netdev, made and removed by `rdma link`, following
+ * what happens to the netdev.
+ */
+#include <linux/etherdevice.h>
+#include <linux/if_arp.h>
+#include <linux/random.h>
+#include <net/addrconf.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_netlink.h>
+
+#include "verbs.h"
+
+static bool netdev_fits(const struct net_device *ndev)
+{
+	switch (ndev->type) {
+	case ARPHRD_ETHER:
+	case ARPHRD_LOOPBACK:
+	case ARPHRD_NONE:
+	case ARPHRD_PPP:
+	case ARPHRD_TUNNEL:
+	case ARPHRD_TUNNEL6:
+	case ARPHRD_SIT:
+	case ARPHRD_IPGRE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * The GID is the hardware address and zeros, by which rdma_cm of older kernels
+ * finds the device.  An all-zero GID counts as empty there, so a netdev without
+ * an address (lo, tun) gets a locally administered random one.
+ */
+static void make_gid(struct swp_device *dev)
+{
+	const struct net_device *ndev = dev->netdev;
+	u32 len = min_t(u32, ndev->addr_len, sizeof(dev->gid));
+
+	memset(&dev->gid, 0, sizeof(dev->gid));
+	memcpy(&dev->gid, ndev->dev_addr, len);
+	if (!memchr_inv(&dev->gid, 0, sizeof(dev->gid)))
+		eth_random_addr(dev->gid.raw);
+}
+
+/* The core frees the device after this; runs when the last user is gone. */
+void swp_dealloc_driver(struct ib_device *ibdev)
+{
+	struct swp_device *dev = to_swp_dev(ibdev);
+
+	swp_cm_device_gone(dev);
+	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->mrs));
+	xa_destroy(&dev->qps);
+	xa_destroy(&dev->mrs);
+	netdev_put(dev->netdev, &dev->netdev_tracker);
+	free_percpu(dev->stats);
+}
+
+static struct swp_device *alloc_device(struct net_device *ndev)
+{
+	struct swp_device *dev = ib_alloc_device(swp_device, base);
+	struct ib_device *ibdev;
+
+	if (!dev)
+		return NULL;
+	dev->stats = alloc_percpu(struct swp_stats);
+	if (!dev->stats) {
+		ib_dealloc_device(&dev->base);
+		return NULL;
+	}
+	dev->netdev = ndev;
+	netdev_hold(ndev, &dev->netdev_tracker, GFP_KERNEL);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+	xa_init(&dev->mrs);
+	dev->qp_next = get_random_u32() & 0xffffff;
+	swp_cm_device_init(dev);
+	make_gid(dev);
+
+	ibdev = &dev->base;
+	ib_set_device_ops(ibdev, &swp_dev_ops);
+	ibdev->node_type = RDMA_NODE_RNIC;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = num_possible_cpus();
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid.raw);
+	strscpy(ibdev->node_desc, "softwarp, RDMA over TCP",
+		sizeof(ibdev->node_desc));
+	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
+	/* the TCP port is taken in the host's own stack, not beside it */
+	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
+	/* the doorbell of a mapped send queue is an empty POST_SEND */
+	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
+	return dev;
+}
+
+/*
+ * `rdma link add NAME type softwarp netdev DEV`.  rdma_nl offers no extended
+ * ack here, so reasons that the error number does not tell go to the log.
+ */
+static int newlink(const char *name, struct net_device *ndev)
+{
+	struct ib_device *other;
+	struct swp_device *dev;
+	int ret;
+
+	if (!netdev_fits(ndev)) {
+		pr_warn("softwarp: %s is of a type that carries no IP by itself (%u)\n",
+			ndev->name, ndev->type);
+		return -EINVAL;
+	}
+	other = ib_device_get_by_netdev(ndev, SWP_DRIVER_ID);
+	if (other) {
+		pr_warn("softwarp: %s has the device %s already\n", ndev->name,
+			dev_name(&other->dev));
+		ib_device_put(other);
+		return -EEXIST;
+	}
+
+	dev = alloc_device(ndev);
+	if (!dev)
+		return -ENOMEM;
+	ret = ib_device_set_netdev(&dev->base, ndev, 1);
+	if (ret)
+		goto err;
+	swp_mark_named_by_user(&dev->base);
+	ret = ib_register_device(&dev->base, name, NULL);
+	if (ret)
+		goto err;
+	return 0;
+err:
+	ib_dealloc_device(&dev->base);
+	return ret;
+}
+
+static struct rdma_link_ops link_ops = {
+	.type = "softwarp",
+	.newlink = newlink,
+};
+
+static void port_event(struct swp_device *dev, enum ib_event_type type)
+{
+	struct ib_event ev = {
+		.device = &dev->base,
+		.element.port_num = 1,
+		.event = type,
+	};
+
+	ib_dispatch_event(&ev);
+}
+
+static int netdev_event(struct notifier_block *nb, unsigned long event,
+			void *ptr)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
+	struct ib_device *ibdev = ib_device_get_by_netdev(ndev, SWP_DRIVER_ID);
+	struct swp_device *dev;
+
+	if (!ibdev)
+		return NOTIFY_DONE;
+	dev = to_swp_dev(ibdev);
+	switch (event) {
+#ifndef SWP_CORE_PORT_EVENTS
+	case NETDEV_UP:
+		port_event(dev, IB_EVENT_PORT_ACTIVE);
+		break;
+	case NETDEV_DOWN:
+		port_event(dev, IB_EVENT_PORT_ERR);
+		break;
+#endif
+	case NETDEV_CHANGEADDR:
+		make_gid(dev);
+		port_event(dev, IB_EVENT_GID_CHANGE);
+		break;
+	case NETDEV_CHANGENAME:
+		strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
+		break;
+	case NETDEV_UNREGISTER:
+		/* RTNL is held: only queue */
+		ib_unregister_device_queued(ibdev);
+		break;
+	default:
+		break;
+	}
+	ib_device_put(ibdev);
+	return NOTIFY_OK;
+}
+
+static struct notifier_block netdev_nb = {
+	.notifier_call = netdev_event,
+};
+
+int swp_device_register(void)
+{
+	int ret = register_netdevice_notifier(&netdev_nb);
+
+	if (!ret)
+		rdma_link_register(&link_ops);
+	return ret;
+}
+
+/* No new devices, then the existing ones go, clients and programs included. */
+void swp_device_unregister(void)
+{
+	rdma_link_unregister(&link_ops);
+	unregister_netdevice_notifier(&netdev_nb);
+	ib_unregister_driver(SWP_DRIVER_ID);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * softwarp - RDMA over plain TCP in software (iWARP: RFC 5040, 5041, 5044,
+ * 6581).  Module parameters, and layers brought up in order and down in reverse.
+ */
+#include <linux/module.h>
+#include <rdma/rdma_netlink.h>
+
+#include "qp.h"
+#include "verbs.h"
+
+struct swp_params swp_params = {
+	.max_qp = 65536,
+	.max_cq = 65536,
+	.max_mr = 1 << 20,
+	.max_pd = 65536,
+	.max_ucontext = 16384,
+	.max_qp_wr = 32768,
+	.max_cqe = 1 << 20,
+	.max_pending = 4096,
+	.handshake_ms = 10000,
+	.mpa_rev = 2,
+	.mpa_crc = 1,
+	.max_ird = SWP_MAX_ORD,
+	.zcopy_min = 0,
+};
+
+#define SWP_PARAM(name, text) \
+	module_param_named(name, swp_params.name, uint, 0644); \
+	MODULE_PARM_DESC(name, text)
+
+SWP_PARAM(max_qp, "QPs per device (65536)");
+SWP_PARAM(max_cq, "CQs per device (65536)");
+SWP_PARAM(max_mr, "memory regions per device (1048576)");
+SWP_PARAM(max_pd, "protection domains per device (65536)");
+SWP_PARAM(max_ucontext, "open user contexts per device (16384)");
+SWP_PARAM(max_qp_wr, "entries of one send or receive queue (32768)");
+SWP_PARAM(max_cqe, "entries of one completion queue (1048576)");
+SWP_PARAM(max_pending, "MPA handshakes in progress per listener (4096)");
+SWP_PARAM(handshake_ms, "milliseconds an MPA handshake may take (10000)");
+SWP_PARAM(mpa_rev, "MPA revision to connect with: 1 or 2 (2)");
+SWP_PARAM(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
+SWP_PARAM(max_ird, "inbound reads per QP, at most 128 (128)");
+SWP_PARAM(zcopy_min, "bytes from which a message's pages go to TCP by reference, 0 never (0)");
+
+static int __init swp_init(void)
+{
+	int ret;
+
+	if (swp_params.max_ird > SWP_MAX_ORD)
+		swp_params.max_ird = SWP_MAX_ORD;
+	swp_crc_init();
+	/*
+	 * Senders must be able to sleep for the socket lock, and memory reclaim
+	 * may depend on storage behind us.
+	 */
+	swp_wq = alloc_workqueue("softwarp", WQ_UNBOUND | WQ_MEM_RECLAIM |
+				 WQ_HIGHPRI, 0);
+	if (!swp_wq)
+		return -ENOMEM;
+	ret = swp_cm_init();
+	if (ret)
+		goto err_wq;
+	ret = swp_device_register();
+	if (ret)
+		goto err_cm;
+	return 0;
+
+err_cm:
+	swp_cm_exit();
+err_wq:
+	destroy_workqueue(swp_wq);
+	return ret;
+}
+
+static void __exit swp_exit(void)
+{
+	swp_device_unregister();
+	swp_cm_exit();
+	destroy_workqueue(swp_wq);
+	/* regions are freed after a grace period */
+	rcu_barrier();
+}
+
+module_init(swp_init);
+module_exit(swp_exit);
+
+MODULE_ALIAS_RDMA_LINK("softwarp");
+MODULE_DESCRIPTION("RDMA over plain TCP (iWARP) in software");
+MODULE_AUTHOR("softwarp maintainers");
+MODULE_VERSION("0.1");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ib_device_ops: argument checks and glue between ib_core and the objects.
+ */
+#include <linux/inetdevice.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/restrack.h>
+
+#include "qp.h"
+#include "verbs.h"
+
+/* Device and port --------------------------------------------------------- */
+
+static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			struct ib_udata *udata)
+{
+	struct swp_device *dev = to_swp_dev(ibdev);
+
+	if (udata->inlen || udata->outlen)
+		return -EINVAL;
+	memset(attr, 0, sizeof(*attr));
+	attr->fw_ver = SWP_ABI_VERSION;
+	attr->vendor_id = 0;
+	attr->vendor_part_id = 1;
+	memcpy(&attr->sys_image_guid, &dev->gid, sizeof(attr->sys_image_guid));
+	attr->max_mr_size = U64_MAX;
+	attr->page_size_cap = PAGE_SIZE;
+	attr->max_qp = swp_params.max_qp;
+	attr->max_qp_wr = swp_params.max_qp_wr;
+	attr->max_send_sge = SWP_MAX_SGE;
+	attr->max_recv_sge = SWP_MAX_SGE;
+	attr->max_sge_rd = SWP_MAX_SGE;
+	attr->max_cq = swp_params.max_cq;
+	attr->max_cqe = swp_params.max_cqe;
+	attr->max_mr = swp_params.max_mr;
+	attr->max_pd = swp_params.max_pd;
+	attr->max_qp_rd_atom = swp_params.max_ird;
+	attr->max_qp_init_rd_atom = SWP_MAX_ORD;
+	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->max_pkeys = 1;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	return 0;
+}
+
+static int query_port(struct ib_device *ibdev, u32 port,
+		      struct ib_port_attr *attr)
+{
+	/* mtu and state were filled by the core from the netdev */
+	attr->gid_tbl_len = 1;
+	attr->pkey_tbl_len = 1;
+	attr->max_msg_sz = SWP_MAX_MSG;
+	attr->port_cap_flags = IB_PORT_CM_SUP | IB_PORT_DEVICE_MGMT_SUP;
+	if (ib_get_eth_speed(ibdev, port, &attr->active_speed,
+			     &attr->active_width)) {
+		attr->active_speed = IB_SPEED_SDR;
+		attr->active_width = IB_WIDTH_1X;
+	}
+	return 0;
+}
+
+static int get_port_immutable(struct ib_device *ibdev, u32 port,
+			      struct ib_port_immutable *imm)
+{
+	imm->gid_tbl_len = 1;
+	/* rdma_cm wants a P_Key before it binds to a loopback address */
+	imm->pkey_tbl_len = 1;
+	imm->core_cap_flags = RDMA_CORE_PORT_IWARP;
+	imm->max_mad_size = 0;
+	return 0;
+}
+
+static int query_gid(struct ib_device *ibdev, u32 port, int index,
+		     union ib_gid *gid)
+{
+	if (index)
+		return -EINVAL;
+	*gid = to_swp_dev(ibdev)->gid;
+	return 0;
+}
+
+static int query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+	*pkey = IB_DEFAULT_PKEY_FULL;
+	return 0;
+}
+
+static void get_fw_str(struct ib_device *ibdev, char *str)
+{
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "softwarp-abi%u",
+		 SWP_ABI_VERSION);
+}
+
+/* Contexts and protection domains ----------------------------------------- */
+
+static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
+{
+	struct swp_ucontext *uctx = container_of(ctx, struct swp_ucontext, base);
+	struct swp_device *dev = to_swp_dev(ctx->device);
+	struct swp_uctx_resp resp = {
+		.abi_version = SWP_ABI_VERSION,
+		.max_inline = SWP_MAX_INLINE,
+		.max_sge = SWP_MAX_SGE,
+	};
+	struct swp_uctx_req req = {};
+	int ret;
+
+	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(resp)) {
+		ibdev_warn_ratelimited(&dev->base,
+				       "a program's provider library knows nothing of softwarp's ABI; install the provider that belongs to this module\n");
+		return -EINVAL;
+	}
+	ret = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (ret)
+		return ret;
+	if (req.abi_version != SWP_ABI_VERSION || req.reserved) {
+		ibdev_warn_ratelimited(&dev->base,
+				       "provider library has ABI %u, the module %u; install both from one release\n",
+				       req.abi_version, SWP_ABI_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	if (atomic_inc_return(&dev->num_ucontext) > swp_params.max_ucontext) {
+		swp_stat_inc(dev, LIMIT_HIT);
+		ret = -ENOMEM;
+		goto err;
+	}
+	uctx->dev = dev;
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret)
+		goto err;
+	return 0;
+err:
+	atomic_dec(&dev->num_ucontext);
+	return ret;
+}
+
+static void dealloc_ucontext(struct ib_ucontext *ctx)
+{
+	atomic_dec(&to_swp_dev(ctx->device)->num_ucontext);
+}
+
+/*
+ * Nothing to undo: rings keep their pages while they are mapped, and ib_core
+ * destroys the objects.  That the op exists lets a device go while programs
+ * have it open.
+ */
+static void disassociate_ucontext(struct ib_ucontext *ctx)
+{
+}
+
+static int alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	struct swp_device *dev = to_swp_dev(pd->device);
+
+	if (atomic_inc_return(&dev->num_pd) > swp_params.max_pd) {
+		atomic_dec(&dev->num_pd);
+		swp_stat_inc(dev, LIMIT_HIT);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	atomic_dec(&to_swp_dev(pd->device)->num_pd);
+	return 0;
+}
+
+/* Queue pairs --------------------------------------------------------------*/
+
+static int check_qp_attr(const struct ib_qp_init_attr *attr)
+{
+	const struct ib_qp_cap *cap = &attr->cap;
+
+	if (attr->create_flags || attr->qp_type != IB_QPT_RC || attr->srq)
+		return -EOPNOTSUPP;
+	if (!attr->send_cq || !attr->recv_cq)
+		return -EINVAL;
+	if (cap->max_send_wr > swp_params.max_qp_wr ||
+	    cap->max_recv_wr > swp_params.max_qp_wr ||
+	    cap->max_send_sge > SWP_MAX_SGE ||
+	    cap->max_recv_sge > SWP_MAX_SGE ||
+	    cap->max_inline_data > SWP_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
+			struct swp_ucontext *uctx)
+{
+	u32 data, stride;
+	int ret;
+
+	data = max_t(u32, max(attr->cap.max_send_sge, 1U) *
+			  sizeof(struct swp_sge),
+		     attr->cap.max_inline_data);
+	stride = ALIGN(sizeof(struct swp_sqe) + data, 64);
+	ret = swp_ring_alloc(&qp->sq, attr->cap.max_send_wr, stride, uctx);
+	if (ret)
+		return ret;
+	/* what the stride has room for is granted */
+	qp->max_inline = min_t(u32, stride - sizeof(struct swp_sqe),
+			       SWP_MAX_INLINE);
+	qp->max_send_sge = max(attr->cap.max_send_sge, 1U);
+	qp->max_recv_sge = max(attr->cap.max_recv_sge, 1U);
+	if (!attr->cap.max_send_wr)
+		qp->max_inline = 0;
+
+	stride = sizeof(struct swp_rqe) +
+		 qp->max_recv_sge * sizeof(struct swp_sge);
+	ret = swp_ring_alloc(&qp->rq, attr->cap.max_recv_wr, stride, uctx);
+	if (ret)
+		goto err_sq;
+	if (qp->sq.entries) {
+		qp->slots = kvcalloc(qp->sq.entries, sizeof(*qp->slots),
+				     GFP_KERNEL);
+		if (!qp->slots) {
+			ret = -ENOMEM;
+			goto err_rq;
+		}
+	}
+	attr->cap.max_send_wr = qp->sq.entries;
+	attr->cap.max_recv_wr = qp->rq.entries;
+	attr->cap.max_send_sge = qp->max_send_sge;
+	attr->cap.max_recv_sge = qp->max_recv_sge;
+	attr->cap.max_inline_data = qp->max_inline;
+	return 0;
+
+err_rq:
+	swp_ring_free(&qp->rq);
+err_sq:
+	swp_ring_free(&qp->sq);
+	return ret;
+}
+
+static void free_queues(struct swp_qp *qp)
+{
+	kvfree(qp->slots);
+	swp_ring_free(&qp->rq);
+	swp_ring_free(&qp->sq);
+}
+
+static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
+		     struct ib_udata *udata)
+{
+	struct swp_device *dev = to_swp_dev(ibqp->device);
+	struct swp_qp *qp = to_swp_qp(ibqp);
+	struct swp_create_qp_resp resp = {};
+	struct swp_ucontext *uctx = NULL;
+	int ret;
+
+	ret = check_qp_attr(attr);
+	if (ret)
+		return ret;
+	if (udata) {
+		if (udata->outlen < sizeof(resp))
+			return -EINVAL;
+		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
+						 base);
+	}
+	if (atomic_inc_return(&dev->num_qp) > swp_params.max_qp) {
+		swp_stat_inc(dev, LIMIT_HIT);
+		ret = -ENOMEM;
+		goto err_count;
+	}
+	qp->dev = dev;
+	qp->scq = to_swp_cq(attr->send_cq);
+	qp->rcq = to_swp_cq(attr->recv_cq);
+	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->user = !!udata;
+	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
+	ret = alloc_queues(qp, attr, uctx);
+	if (ret)
+		goto err_count;
+	ret = swp_qp_init_obj(qp);
+	if (ret)
+		goto err_queues;
+	ibqp->qp_num = qp->qpn;
+	if (udata) {
+		resp.sq_key = swp_ring_key(&qp->sq);
+		resp.rq_key = swp_ring_key(&qp->rq);
+		resp.sq_bytes = qp->sq.bytes;
+		resp.rq_bytes = qp->rq.bytes;
+		resp.sq_entries = qp->sq.entries;
+		resp.rq_entries = qp->rq.entries;
+		resp.sq_stride = qp->sq.stride;
+		resp.rq_stride = qp->rq.stride;
+		resp.qp_id = qp->qpn;
+		resp.max_inline = qp->max_inline;
+		ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (ret)
+			goto err_obj;
+	}
+	return 0;
+
+err_obj:
+	swp_qp_destroy_obj(qp);
+err_queues:
+	free_queues(qp);
+err_count:
+	atomic_dec(&dev->num_qp);
+	return ret;
+}
+
+static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct swp_qp *qp = to_swp_qp(ibqp);
+
+	swp_qp_destroy_obj(qp);
+	free_queues(qp);
+	atomic_dec(&qp->dev->num_qp);
+	return 0;
+}
+
+static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		     struct ib_udata *udata)
+{
+	struct swp_qp *qp = to_swp_qp(ibqp);
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		qp->access = attr->qp_access_flags;
+	if (mask & IB_QP_STATE)
+		return swp_qp_modify_state(qp, attr->qp_state);
+	return 0;
+}
+
+static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		    struct ib_qp_init_attr *init)
+{
+	static const u8 state[] = {
+		[SWP_QP_RESET]		= IB_QPS_RESET,
+		[SWP_QP_INIT]		= IB_QPS_INIT,
+		[SWP_QP_RTS]		= IB_QPS_RTS,
+		[SWP_QP_CLOSING]	= IB_QPS_SQD,
+		[SWP_QP_TERMINATE]	= IB_QPS_ERR,
+		[SWP_QP_ERROR]		= IB_QPS_ERR,
+	};
+	struct swp_qp *qp = to_swp_qp(ibqp);
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+	attr->qp_state = state[READ_ONCE(qp->state)];
+	attr->cur_qp_state = attr->qp_state;
+	attr->qp_access_flags = qp->access;
+	attr->path_mtu = ib_mtu_int_to_enum(qp->dev->netdev->mtu);
+	attr->cap.max_send_wr = qp->sq.entries;
+	attr->cap.max_recv_wr = qp->rq.entries;
+	attr->cap.max_send_sge = qp->max_send_sge;
+	attr->cap.max_recv_sge = qp->max_recv_sge;
+	attr->cap.max_inline_data = qp->max_inline;
+	attr->max_rd_atomic = qp->sp.ord;
+	attr->max_dest_rd_atomic = qp->sp.ird;
+	attr->port_num = 1;
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->cap = attr->cap;
+	init->qp_type = IB_QPT_RC;
+	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->port_num = 1;
+	return 0;
+}
+
+/* Posting by kernel consumers ----------------------------------------------*/
+
+static int copy_inline(struct swp_sqe *e, void *dst, u32 max,
+		       const struct ib_send_wr *wr)
+{
+	u32 i, len = 0;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length > max - len)
+			return -EINVAL;
+		memcpy(dst + len, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		len += wr->sg_list[i].length;
+	}
+	e->inline_len = len;
+	return 0;
+}
+
+static void copy_sges(struct swp_sge *dst, const struct ib_sge *src, int num)
+{
+	for (; num; num--, dst++, src++) {
+		dst->addr = src->addr;
+		dst->lkey = src->lkey;
+		dst->length = src->length;
+	}
+}
+
+static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
+		    const struct ib_send_wr *wr)
+{
+	struct swp_sge *sge = (struct swp_sge *)(e + 1);
+
+	memset(e, 0, sizeof(*e));
+	e->wr_id = wr->wr_id;
+	if ((wr->send_flags & IB_SEND_SIGNALED) || qp->sig_all)
+		e->flags |= SWP_WQE_SIGNALED;
+	if (wr->send_flags & IB_SEND_SOLICITED)
+		e->flags |= SWP_WQE_SOLICITED;
+	if (wr->send_flags & IB_SEND_FENCE)
+		e->flags |= SWP_WQE_FENCE;
+	switch (wr->opcode) {
+	case IB_WR_SEND:
+		e->opcode = SWP_OP_SEND;
+		break;
+	case IB_WR_SEND_WITH_INV:
+		e->opcode = SWP_OP_SEND_INV;
+		e->inv_stag = wr->ex.invalidate_rkey;
+		break;
+	case IB_WR_RDMA_WRITE:
+		e->opcode = SWP_OP_WRITE;
+		e->remote_addr = rdma_wr(wr)->remote_addr;
+		e->rkey = rdma_wr(wr)->rkey;
+		break;
+	case IB_WR_RDMA_READ:
+		e->opcode = SWP_OP_READ;
+		e->remote_addr = rdma_wr(wr)->remote_addr;
+		e->rkey = rdma_wr(wr)->rkey;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (wr->num_sge < 0 || wr->num_sge > qp->max_send_sge)
+		return -EINVAL;
+	if (wr->send_flags & IB_SEND_INLINE) {
+		e->flags |= SWP_WQE_INLINE;
+		return copy_inline(e, sge, qp->max_inline, wr);
+	}
+	e->num_sge = wr->num_sge;
+	copy_sges(sge, wr->sg_list, wr->num_sge);
+	return 0;
+}
+
+/* A user QP's empty list is its doorbell; kernel consumers post in any context. */
+static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		     const struct ib_send_wr **bad)
+{
+	struct swp_qp *qp = to_swp_qp(ibqp);
+	struct swp_ring_ctrl *ctrl;
+	unsigned long flags;
+	int ret = 0;
+	u32 prod;
+
+	if (qp->user) {
+		if (wr) {
+			*bad = wr;
+			return -EINVAL;
+		}
+		swp_qp_doorbell(qp);
+		return 0;
+	}
+	if (!qp->sq.entries) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ctrl = swp_ring_ctrl(&qp->sq);
+	spin_lock_irqsave(&qp->sq_post_lock, flags);
+	prod = ctrl->prod;
+	for (; wr; wr = wr->next) {
+		if (prod - smp_load_acquire(&ctrl->cons) >= qp->sq.entries) {
+			ret = -ENOMEM;
+			break;
+		}
+		ret = fill_sqe(qp, swp_ring_slot(&qp->sq, prod), wr);
+		if (ret)
+			break;
+		prod++;
+	}
+	smp_store_release(&ctrl->prod, prod);
+	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
+	if (ret)
+		*bad = wr;
+	swp_qp_kick(qp);
+	return ret;
+}
+
+static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		     const struct ib_recv_wr **bad)
+{
+	struct swp_qp *qp = to_swp_qp(ibqp);
+	struct swp_ring_ctrl *ctrl;
+	unsigned long flags;
+	struct swp_rqe *e;
+	int ret = 0;
+	u32 prod;
+
+	if (qp->user || !qp->rq.entries) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	ctrl = swp_ring_ctrl(&qp->rq);
+	spin_lock_irqsave(&qp->rq_post_lock, flags);
+	prod = ctrl->prod;
+	for (; wr; wr = wr->next) {
+		if (prod - smp_load_acquire(&ctrl->cons) >= qp->rq.entries) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (wr->num_sge < 0 || wr->num_sge > qp->max_recv_sge) {
+			ret = -EINVAL;
+			break;
+		}
+		e = swp_ring_slot(&qp->rq, prod);
+		e->wr_id = wr->wr_id;
+		e->num_sge = wr->num_sge;
+		copy_sges((struct swp_sge *)(e + 1), wr->sg_list, wr->num_sge);
+		prod++;
+	}
+	smp_store_release(&ctrl->prod, prod);
+	/* pairs with the barrier in flush: it sees the request or we see kick */
+	smp_mb();
+	if (READ_ONCE(ctrl->kick))
+		swp_qp_kick(qp);
+	spin_unlock_irqrestore(&qp->rq_post_lock, flags);
+	if (ret)
+		*bad = wr;
+	return ret;
+}
+
+/* iw_cm -------------------------------------------------------------------- */
+
+static void iw_add_ref(struct ib_qp *ibqp)
+{
+	swp_qp_get(to_swp_qp(ibqp));
+}
+
+static void iw_rem_ref(struct ib_qp *ibqp)
+{
+	swp_qp_put(to_swp_qp(ibqp));
+}
+
+/* Takes no reference: the caller does, before the number can be reused. */
+static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
+{
+	struct swp_qp *qp = xa_load(&to_swp_dev(ibdev)->qps, qpn);
+
+	return qp ? &qp->base : NULL;
+}
+
+const struct ib_device_ops swp_dev_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = SWP_DRIVER_ID,
+	.uverbs_abi_ver = SWP_ABI_VERSION,
+
+	.alloc_hw_port_stats = swp_alloc_port_stats,
+	.alloc_pd = alloc_pd,
+	.alloc_ucontext = alloc_ucontext,
+	.create_cq = swp_create_cq,
+	.create_qp = create_qp,
+	.dealloc_driver = swp_dealloc_driver,
+	.dealloc_pd = dealloc_pd,
+	.dealloc_ucontext = dealloc_ucontext,
+	.dereg_mr = swp_dereg_mr,
+	.destroy_cq = swp_destroy_cq,
+	.destroy_qp = destroy_qp,
+	.disassociate_ucontext = disassociate_ucontext,
+	.get_dev_fw_str = get_fw_str,
+	.get_dma_mr = swp_get_dma_mr,
+	.get_hw_stats = swp_get_port_stats,
+	.get_port_immutable = get_port_immutable,
+	.iw_accept = swp_cm_accept,
+	.iw_add_ref = iw_add_ref,
+	.iw_connect = swp_cm_connect,
+	.iw_create_listen = swp_cm_listen,
+	.iw_destroy_listen = swp_cm_destroy_listen,
+	.iw_get_qp = iw_get_qp,
+	.iw_reject = swp_cm_reject,
+	.iw_rem_ref = iw_rem_ref,
+	.mmap = swp_mmap,
+	.mmap_free = swp_mmap_free,
+	.modify_qp = modify_qp,
+	.poll_cq = swp_poll_cq,
+	.post_recv = post_recv,
+	.post_send = post_send,
+	.query_device = query_device,
+	.query_gid = query_gid,
+	.query_pkey = query_pkey,
+	.query_port = query_port,
+	.query_qp = query_qp,
+	.reg_user_mr = swp_reg_user_mr,
+	.req_notify_cq = swp_req_notify_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, swp_cq, base),
+	INIT_RDMA_OBJ_SIZE(ib_pd, swp_pd, base),
+	INIT_RDMA_OBJ_SIZE(ib_qp, swp_qp, base),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, swp_ucontext, base),
+};

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The verbs that ib_core calls; listed by the file that implements them.
+ */
+#ifndef SWP_VERBS_H
+#define SWP_VERBS_H
+
+#include "softwarp.h"
+
+/* verbs.c */
+extern const struct ib_device_ops swp_dev_ops;
+
+/* mem.c */
+int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);
+void swp_mmap_free(struct rdma_user_mmap_entry *e);
+struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access);
+#ifdef SWP_HAVE_REG_MR_DMAH
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_dmah *dmah,
+			      struct ib_udata *udata);
+#else
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_udata *udata);
+#endif
+int swp_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
+
+/* cq.c */
+#ifdef SWP_HAVE_CREATE_CQ_ATTRS
+int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
+		  struct uverbs_attr_bundle *attrs);
+#else
+int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
+		  struct ib_udata *udata);
+#endif
+int swp_destroy_cq(struct ib_cq *cq, struct ib_udata *udata);
+int swp_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
+int swp_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);
+
+/* stats.c */
+struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
+int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		       u32 port, int index);
+
+/* device.c */
+int swp_device_register(void);
+void swp_device_unregister(void);
+void swp_dealloc_driver(struct ib_device *ibdev);
+
+#endif /* SWP_VERBS_H */
