@@ -10,6 +10,7 @@
 #include <linux/version.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
+#include <net/sock.h>
 
 #ifndef WQ_PERCPU
 #define WQ_PERCPU 0
@@ -45,6 +46,32 @@ static inline void swp_mark_named_by_user(struct ib_device *dev)
 {
 #ifdef SWP_HAVE_MARK_NAMED
 	ib_mark_name_assigned_by_user(dev);
+#endif
+}
+
+/* Make a kernel socket hold its network namespace. */
+#ifdef SWP_HAVE_SK_NET_REFCNT_UPGRADE
+#define swp_sk_hold_net(sk) sk_net_refcnt_upgrade(sk)
+#else
+static inline void swp_sk_hold_net(struct sock *sk)
+{
+	struct net *net = sock_net(sk);
+
+	sk->sk_net_refcnt = 1;
+	get_net_track(net, &sk->ns_tracker, GFP_KERNEL);
+	sock_inuse_add(net, 1);
+}
+#endif
+
+/*
+ * The page fragment of the current task must not be used by a socket that
+ * sends in softirq context; since 6.2 that has a switch, before it followed
+ * from sk_allocation.
+ */
+static inline void swp_sk_no_task_frag(struct sock *sk)
+{
+#ifdef SWP_HAVE_SK_USE_TASK_FRAG
+	sk->sk_use_task_frag = false;
 #endif
 }
 

@@ -29,6 +29,11 @@ struct swp_llp_ops {
 	void (*state_change)(struct swp_llp *llp);
 };
 
+/*
+ * Sockets hold their network namespace, as those of user space do: TCP goes on
+ * with retransmission and FIN after the last reference is gone, and the
+ * namespace goes when the last connection in it has ended.
+ */
 struct swp_llp {
 	struct kref ref;
 	struct socket *sock;
@@ -67,5 +72,61 @@ void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 void swp_llp_shutdown(struct swp_llp *llp);
 /* RST; queued data are dropped.  Process context. */
 void swp_llp_abort(struct swp_llp *llp);
+
+/*
+ * MPA start-up: small frames, no waiting.  All of these are for process context
+ * and for the owner that swp_llp_set_owner() named, or before there is one.
+ */
+
+/*
+ * A socket in @net, bound to @local (port 0: TCP chooses).  When the port of
+ * @local is taken, TCP chooses another: rdma_cm hands out ports of its own
+ * space to connecting ids without knowing TCP's.  @tos: -1 or IP TOS.
+ */
+struct swp_llp *swp_llp_open(struct net *net,
+			     const struct sockaddr_storage *local, int tos);
+/* Start connecting: 0, -EINPROGRESS, or an error. */
+int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote);
+/* 0 connected, -EINPROGRESS, or why connecting failed. */
+int swp_llp_connect_result(struct swp_llp *llp);
+
+/* Queue all of it or nothing useful: 0 or an error (then abort the stream). */
+int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len);
+/* Octets read, at most @len; 0 end of stream, -EAGAIN, or the socket's error. */
+int swp_llp_recv(struct swp_llp *llp, void *buf, size_t len);
+/* As swp_llp_recv() of one octet that stays in the socket. */
+int swp_llp_peek(struct swp_llp *llp);
+
+/*
+ * Addresses of a connected socket; IPv4 in IPv6 is shown as IPv4.  @ifindex:
+ * interface the socket is bound to (link-local addresses), or 0; may be NULL.
+ */
+int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
+		  struct sockaddr_storage *remote, int *ifindex);
+
+/*
+ * A listening TCP socket.  @ready is called in any context, possibly several
+ * times at once, when there may be something to accept.
+ */
+struct swp_lls {
+	struct socket *sock;
+	void (*ready)(void *arg);
+	void *arg;
+	void (*saved_data_ready)(struct sock *sk);
+};
+
+int swp_lls_open(struct swp_lls *lls, struct net *net,
+		 const struct sockaddr_storage *local, bool v6only, int tos,
+		 int backlog, void (*ready)(void *arg), void *arg);
+/* No @ready runs after it returned. */
+void swp_lls_quiesce(struct swp_lls *lls);
+/* After swp_lls_quiesce(). */
+void swp_lls_close(struct swp_lls *lls);
+/* The next connection, or ERR_PTR(-EAGAIN) when there is none. */
+struct swp_llp *swp_lls_accept(struct swp_lls *lls);
+
+int swp_llp_init(void);
+/* Waits until every socket is released. */
+void swp_llp_exit(void);
 
 #endif /* SWP_LLP_H */

@@ -1,0 +1,1641 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connection manager: what iw_cm asks for, from the TCP connection to the
+ * moment a QP takes the stream over, and the events of its end.
+ *
+ * An endpoint (struct swp_ep) belongs to one TCP connection.  Everything it
+ * waits for ends in swp_ep_work(), one work item per endpoint on an unbound
+ * workqueue, so no endpoint ever waits for another one:
+ *
+ *   active    CONNECTING -> WAIT_REPLY ---------------------> RUNNING -> DEAD
+ *   passive   WAIT_REQUEST -> OFFERING -> REPORTED -(accept)-> RUNNING -> DEAD
+ *
+ * In RUNNING the QP owns the stream and calls peer_fin() and closed().
+ *
+ * Listening.  rdma_cm repeats a listen on the wildcard address on every RDMA
+ * device, and takes a connection request only from the device whose netdev owns
+ * the connection's local address, whatever interface the SYN came in by.  So
+ * all devices of a network namespace share one TCP socket per address and port,
+ * the hub, which is bound to no interface; accepted connections are given to
+ * the listener of the device that owns their local address.
+ *
+ * Locks, outermost first:
+ *   hub_mutex      the list of hubs, their birth and death
+ *   ep->mutex      state of an endpoint and its socket until RUNNING
+ *   hub->lock      listeners of a hub
+ *   lis->lock      dead, pending; CONNECT_REQUEST is delivered under it
+ *   ep->ev_lock    what was and what may be told to iw_cm; CLOSE after the rest
+ *   dev->cm_lock   lists of a device
+ *
+ * References on an endpoint: one from birth until swp_ep_finish(), one for each
+ * of the two work items while queued, one of the QP until closed().
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
+#include <linux/nsproxy.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <net/addrconf.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_cm.h>
+
+#include "softwarp.h"
+#include "qp.h"
+#include "proto/fpdu.h"
+#include "proto/mpa.h"
+#include "proto/rdmap.h"
+
+/* iw_cm's events hold private data lengths and read depths in 8 bits. */
+#define SWP_EVENT_PD_MAX	255
+#define SWP_EVENT_DEPTH_MAX	255
+
+/* iw_cm has no free event for the listening id: ask again, milliseconds */
+#define SWP_OFFER_RETRY_MS	5
+
+/* accept() is short of memory: again, milliseconds */
+#define SWP_ACCEPT_RETRY_MS	20
+
+enum swp_ep_state {
+	SWP_EP_CONNECTING,	/* TCP is connecting */
+	SWP_EP_WAIT_REPLY,	/* Request sent */
+	SWP_EP_WAIT_REQUEST,	/* accepted by TCP */
+	SWP_EP_OFFERING,	/* Request complete, no event slot for it yet */
+	SWP_EP_REPORTED,	/* the ULP knows and has not answered */
+	SWP_EP_RUNNING,		/* the QP has the stream */
+	SWP_EP_DEAD,
+};
+
+/* What only start-up needs, freed with it */
+struct swp_handshake {
+	struct swp_mpa_local local;
+	struct swp_mpa_frame mine;	/* active: the Request sent */
+	struct swp_mpa_frame peer;	/* passive: the Request received */
+	u8 max_rev;
+	bool retried;			/* active: with revision 1 */
+	u16 pd_len;			/* active: the ULP's private data */
+	u8 pd[SWP_MPA_PD_MAX];
+	size_t got;
+	u8 in[SWP_MPA_FRAME_MAX];
+	u8 out[SWP_MPA_FRAME_MAX];
+};
+
+struct swp_ep {
+	struct kref ref;
+	struct swp_device *dev;
+	struct list_head dev_entry;	/* dev->cm_lock */
+	struct delayed_work work;
+	struct delayed_work timer;
+
+	struct mutex mutex;		/* protects all up to ev_lock */
+	enum swp_ep_state state;
+	struct swp_handshake *hs;
+	struct swp_llp *llp;
+	struct net *net;		/* active, until RUNNING; with reference */
+	struct swp_listener *lis;	/* passive, until REPORTED; with reference */
+	struct list_head pending_entry;	/* lis->lock */
+	struct iw_cm_id *id;		/* with reference; passive: from accept on */
+	struct swp_qp *qp;		/* active, until RUNNING; with reference */
+	u32 qpn;
+	int kill;			/* errno of who wants it gone, or 0 */
+
+	spinlock_t ev_lock;		/* protects all below */
+	bool told_up;			/* ESTABLISHED or CONNECT_REPLY went out */
+	bool fin;			/* peer_fin() came before that */
+	bool closed;			/* closed() came before that */
+};
+
+struct swp_hub {
+	struct list_head entry;		/* hub_mutex */
+	struct net *net;		/* held by the socket */
+	struct sockaddr_storage addr;
+	bool v6only;
+	unsigned int users;		/* hub_mutex */
+	struct swp_lls lls;
+	struct delayed_work accept_work;
+	spinlock_t lock;		/* protects the list below */
+	struct list_head listeners;
+};
+
+struct swp_listener {
+	struct kref ref;
+	struct swp_device *dev;
+	struct list_head dev_entry;	/* dev->cm_lock */
+	struct swp_hub *hub;		/* NULL: other namespace, no socket */
+	struct list_head hub_entry;	/* hub->lock */
+	struct iw_cm_id *id;
+
+	spinlock_t lock;		/* protects all below */
+	bool dead;			/* no event on id any more */
+	struct list_head pending;	/* endpoints up to OFFERING */
+	u32 npending;
+};
+
+static struct workqueue_struct *swp_cm_wq;
+static DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
+static DEFINE_MUTEX(hub_mutex);
+static LIST_HEAD(hubs);
+
+static const struct swp_llp_ops swp_ep_llp_ops;
+static const struct swp_conn_ops swp_ep_conn_ops;
+
+/* Listener and endpoint lifetime ------------------------------------------- */
+
+static void swp_listener_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct swp_listener, ref));
+}
+
+static void swp_listener_put(struct swp_listener *lis)
+{
+	kref_put(&lis->ref, swp_listener_free);
+}
+
+/* The device waits for this, so whoever has a reference may use ep->dev. */
+static void swp_ep_free(struct kref *ref)
+{
+	struct swp_ep *ep = container_of(ref, struct swp_ep, ref);
+
+	spin_lock_bh(&ep->dev->cm_lock);
+	list_del(&ep->dev_entry);
+	spin_unlock_bh(&ep->dev->cm_lock);
+	wake_up_all(&swp_cm_idle);
+	mutex_destroy(&ep->mutex);
+	kfree(ep->hs);
+	kfree(ep);
+}
+
+static void swp_ep_put(struct swp_ep *ep)
+{
+	kref_put(&ep->ref, swp_ep_free);
+}
+
+/* Any context; the caller knows that the endpoint is alive. */
+static void swp_ep_kick(struct swp_ep *ep)
+{
+	kref_get(&ep->ref);
+	if (mod_delayed_work(swp_cm_wq, &ep->work, 0))
+		swp_ep_put(ep);
+}
+
+static void swp_ep_kick_later(struct swp_ep *ep, unsigned int ms)
+{
+	kref_get(&ep->ref);
+	if (!queue_delayed_work(swp_cm_wq, &ep->work, msecs_to_jiffies(ms)))
+		swp_ep_put(ep);
+}
+
+static void swp_ep_start_timer(struct swp_ep *ep)
+{
+	kref_get(&ep->ref);
+	if (!queue_delayed_work(swp_cm_wq, &ep->timer,
+				msecs_to_jiffies(swp_params.handshake_ms)))
+		swp_ep_put(ep);
+}
+
+static void swp_ep_stop_timer(struct swp_ep *ep)
+{
+	if (cancel_delayed_work(&ep->timer))
+		swp_ep_put(ep);
+}
+
+static void swp_ep_work(struct work_struct *work);
+static void swp_ep_timeout(struct work_struct *work);
+
+/* An endpoint with its first reference, in the device's list. */
+static struct swp_ep *swp_ep_new(struct swp_device *dev,
+				 enum swp_ep_state state)
+{
+	struct swp_ep *ep;
+
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL);
+	if (!ep)
+		return ERR_PTR(-ENOMEM);
+	ep->hs = kzalloc(sizeof(*ep->hs), GFP_KERNEL);
+	if (!ep->hs) {
+		kfree(ep);
+		return ERR_PTR(-ENOMEM);
+	}
+	kref_init(&ep->ref);
+	ep->dev = dev;
+	ep->state = state;
+	mutex_init(&ep->mutex);
+	spin_lock_init(&ep->ev_lock);
+	INIT_DELAYED_WORK(&ep->work, swp_ep_work);
+	INIT_DELAYED_WORK(&ep->timer, swp_ep_timeout);
+	INIT_LIST_HEAD(&ep->pending_entry);
+
+	spin_lock_bh(&dev->cm_lock);
+	if (dev->cm_dead) {
+		spin_unlock_bh(&dev->cm_lock);
+		kfree(ep->hs);
+		kfree(ep);
+		return ERR_PTR(-ENODEV);
+	}
+	list_add_tail(&ep->dev_entry, &dev->eps);
+	spin_unlock_bh(&dev->cm_lock);
+	return ep;
+}
+
+/* Frees what start-up needed.  Under ep->mutex. */
+static void swp_ep_end_handshake(struct swp_ep *ep)
+{
+	struct swp_listener *lis = ep->lis;
+
+	swp_ep_stop_timer(ep);
+	if (lis) {
+		spin_lock_bh(&lis->lock);
+		list_del_init(&ep->pending_entry);
+		lis->npending--;
+		spin_unlock_bh(&lis->lock);
+		ep->lis = NULL;
+		swp_listener_put(lis);
+	}
+	if (ep->qp) {
+		swp_qp_put(ep->qp);
+		WRITE_ONCE(ep->qp, NULL);
+	}
+	if (ep->net) {
+		put_net(ep->net);
+		ep->net = NULL;
+	}
+}
+
+enum swp_drop {
+	SWP_DROP_RST,
+	SWP_DROP_FIN,
+};
+
+/* Takes the stream from the endpoint and ends it.  Under ep->mutex. */
+static void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how)
+{
+	if (!ep->llp)
+		return;
+	swp_llp_set_owner(ep->llp, NULL, NULL);
+	if (how == SWP_DROP_FIN)
+		swp_llp_shutdown(ep->llp);
+	else
+		swp_llp_abort(ep->llp);
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+}
+
+/*
+ * The end: the first reference goes.  Once per endpoint, by a caller that has
+ * a reference of its own.
+ */
+static void swp_ep_finish(struct swp_ep *ep)
+{
+	if (ep->id) {
+		ep->id->rem_ref(ep->id);
+		ep->id = NULL;
+	}
+	swp_ep_put(ep);
+}
+
+/* Events ------------------------------------------------------------------- */
+
+static u8 swp_event_depth(const struct swp_mpa_frame *f, u16 value)
+{
+	/* nothing was said: what we could do at most */
+	if (!f->enhanced || value == SWP_MPA_DEPTH_NONE)
+		value = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
+	return min_t(u16, value, SWP_EVENT_DEPTH_MAX);
+}
+
+/*
+ * The answer to a connect, exactly one.  @f: the peer's Reply, or NULL.
+ * Under ep->mutex.
+ */
+static void swp_ep_reply_event(struct swp_ep *ep, int status,
+			       const struct swp_mpa_frame *f)
+{
+	struct iw_cm_event ev = {
+		.event = IW_CM_EVENT_CONNECT_REPLY,
+		.status = status,
+		.local_addr = ep->id->m_local_addr,
+		.remote_addr = ep->id->m_remote_addr,
+	};
+
+	if (f) {
+		ev.ird = swp_event_depth(f, f->ird);
+		ev.ord = swp_event_depth(f, f->ord);
+		if (f->pd_len && f->pd_len <= SWP_EVENT_PD_MAX) {
+			ev.private_data = (void *)f->pd;
+			ev.private_data_len = f->pd_len;
+		}
+	}
+	if (status)
+		swp_stat_inc(ep->dev, CONN_FAILED);
+	else
+		swp_stat_inc(ep->dev, CONN_ACTIVE);
+	if (WARN_ON_ONCE(ep->id->event_handler(ep->id, &ev)))
+		ibdev_err(&ep->dev->base, "iw_cm lost the answer to a connect\n");
+}
+
+static void swp_ep_event(struct swp_ep *ep, enum iw_cm_event_type type)
+{
+	/*
+	 * No status: rdma_cm hands it to rdma_disconnect(), whose success does
+	 * not depend on how the peer ended.  Failed requests tell the reason.
+	 */
+	struct iw_cm_event ev = { .event = type };
+
+	lockdep_assert_held(&ep->ev_lock);
+	/* iw_cm keeps a slot for each of these */
+	WARN_ON_ONCE(ep->id->event_handler(ep->id, &ev));
+}
+
+/*
+ * iw_cm has been told that the connection is up, so it may now hear of its end.
+ * The QP's reference covers the call: it is dropped here when closed() came
+ * early.  Under ep->mutex.
+ */
+static void swp_ep_told_up(struct swp_ep *ep)
+{
+	bool closed;
+
+	spin_lock_bh(&ep->ev_lock);
+	ep->told_up = true;
+	closed = ep->closed;
+	if (ep->fin)
+		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT);
+	if (closed)
+		swp_ep_event(ep, IW_CM_EVENT_CLOSE);
+	spin_unlock_bh(&ep->ev_lock);
+	if (closed)
+		swp_ep_finish(ep);
+}
+
+static void swp_ep_peer_fin(void *conn)
+{
+	struct swp_ep *ep = conn;
+
+	spin_lock_bh(&ep->ev_lock);
+	if (ep->told_up)
+		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT);
+	else
+		ep->fin = true;
+	spin_unlock_bh(&ep->ev_lock);
+}
+
+static void swp_ep_closed(void *conn, int error)
+{
+	struct swp_ep *ep = conn;
+	bool told_up;
+
+	ibdev_dbg(&ep->dev->base, "connection ended: %d\n", error);
+	spin_lock_bh(&ep->ev_lock);
+	told_up = ep->told_up;
+	if (told_up)
+		swp_ep_event(ep, IW_CM_EVENT_CLOSE);
+	else
+		ep->closed = true;
+	spin_unlock_bh(&ep->ev_lock);
+	if (told_up)
+		swp_ep_finish(ep);
+	swp_ep_put(ep);
+}
+
+static const struct swp_conn_ops swp_ep_conn_ops = {
+	.peer_fin = swp_ep_peer_fin,
+	.closed = swp_ep_closed,
+};
+
+/* Start-up common to both sides -------------------------------------------- */
+
+static void swp_ep_llp_ready(struct swp_llp *llp)
+{
+	swp_ep_kick(llp->owner);
+}
+
+static void swp_ep_llp_write_space(struct swp_llp *llp)
+{
+	/* frames are smaller than any send buffer */
+}
+
+static const struct swp_llp_ops swp_ep_llp_ops = {
+	.data_ready = swp_ep_llp_ready,
+	.write_space = swp_ep_llp_write_space,
+	.state_change = swp_ep_llp_ready,
+};
+
+static void swp_local_init(struct swp_mpa_local *l, u32 ird, u32 ord)
+{
+	l->max_ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
+	l->ird = min_t(u32, ird, l->max_ird);
+	l->ord = min_t(u32, ord, SWP_MAX_ORD);
+	l->rtr = SWP_RTR_WRITE | SWP_RTR_READ;
+	l->crc = swp_params.mpa_crc;
+}
+
+/* mpa_crc 2: not even a peer that would follow our wish */
+static bool swp_crc_missing(const struct swp_mpa_frame *f)
+{
+	return swp_params.mpa_crc >= 2 && !f->crc;
+}
+
+static void swp_stream_init(struct swp_stream_params *p, u8 rev,
+			    const struct swp_mpa_result *res, bool initiator)
+{
+	*p = (struct swp_stream_params) {
+		.mpa_rev = rev,
+		.crc = res->crc,
+		.initiator = initiator,
+		.send_rtr_write = res->rtr == SWP_RTR_WRITE,
+		.send_rtr_read = res->rtr == SWP_RTR_READ,
+		.ird = res->ird,
+		.ord = res->ord,
+	};
+}
+
+/*
+ * Reads what there is of a frame and nothing of what follows it.  0 when the
+ * frame is complete, -EAGAIN, -ECONNRESET at the end of the stream, the
+ * socket's error, or an error of swp_mpa_decode().
+ */
+static int swp_ep_gather(struct swp_ep *ep, enum swp_mpa_kind kind,
+			 struct swp_mpa_frame *f)
+{
+	struct swp_handshake *hs = ep->hs;
+	size_t need;
+	int ret;
+
+	for (;;) {
+		ret = swp_mpa_decode(kind, hs->max_rev, hs->in, hs->got, f,
+				     &need);
+		if (ret != -EAGAIN)
+			return ret;
+		ret = swp_llp_recv(ep->llp, hs->in + hs->got, need - hs->got);
+		if (ret < 0)
+			return ret;
+		if (!ret)
+			return -ECONNRESET;
+		hs->got += ret;
+	}
+}
+
+static bool swp_mpa_malformed(int err)
+{
+	return err == -EBADMSG || err == -EPROTONOSUPPORT ||
+	       err == -EMSGSIZE || err == -EPROTO;
+}
+
+static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
+			     const struct swp_mpa_frame *f)
+{
+	int len = swp_mpa_encode(kind, f, ep->hs->out);
+
+	if (len < 0)
+		return len;
+	return swp_llp_send(ep->llp, ep->hs->out, len);
+}
+
+/* RFC 6581 section 8: tells why the stream cannot be used. */
+static void swp_ep_send_terminate(struct swp_ep *ep, u8 code, bool crc)
+{
+	const struct swp_term term = {
+		.layer = SWP_LAYER_LLP,
+		.etype = SWP_LLP_ET_MPA,
+		.code = code,
+	};
+	u8 buf[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
+	       3 + SWP_MPA_CRC_LEN] = {};
+	u32 ulpdu, len;
+	__le32 sum;
+
+	swp_untagged_encode(buf + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
+			    SWP_QN_TERMINATE, 1, 0);
+	ulpdu = SWP_UNTAGGED_LEN +
+		swp_term_encode(buf + SWP_MPA_LEN + SWP_UNTAGGED_LEN, &term,
+				NULL, 0, 0, NULL);
+	buf[0] = ulpdu >> 8;
+	buf[1] = ulpdu;
+	len = swp_fpdu_len(ulpdu);
+	sum = cpu_to_le32(crc ? ~swp_crc32c(~0U, buf, len - SWP_MPA_CRC_LEN) :
+				0);
+	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
+	if (!swp_llp_send(ep->llp, buf, len))
+		swp_stat_inc(ep->dev, TERM_SENT);
+}
+
+/* Active side -------------------------------------------------------------- */
+
+/* The connect failed; @f: the peer's Reply, if there was one. */
+static void swp_ep_connect_failed(struct swp_ep *ep, int err,
+				  const struct swp_mpa_frame *f,
+				  enum swp_drop how)
+{
+	swp_ep_drop_llp(ep, how);
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	swp_ep_reply_event(ep, err, f);
+	swp_ep_finish(ep);
+}
+
+/* Opens the TCP connection; progress comes through the socket's callbacks. */
+static int swp_ep_open(struct swp_ep *ep)
+{
+	struct iw_cm_id *id = ep->id;
+	struct swp_llp *llp;
+	int ret;
+
+	llp = swp_llp_open(ep->net, &id->m_local_addr,
+			   id->tos_set ? id->tos : -1);
+	if (IS_ERR(llp))
+		return PTR_ERR(llp);
+	ret = swp_llp_connect(llp, &id->m_remote_addr);
+	if (ret && ret != -EINPROGRESS) {
+		swp_llp_put(llp);
+		return ret;
+	}
+	ep->llp = llp;
+	ep->state = SWP_EP_CONNECTING;
+	swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
+	return 0;
+}
+
+static void swp_ep_connecting(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	int ret;
+
+	ret = swp_llp_connect_result(ep->llp);
+	if (ret == -EINPROGRESS)
+		return;
+	if (ret) {
+		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+
+	swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
+	hs->mine.pd = hs->pd;
+	hs->mine.pd_len = hs->pd_len;
+	hs->got = 0;
+	ret = swp_ep_send_frame(ep, SWP_MPA_REQUEST, &hs->mine);
+	if (ret) {
+		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+	ep->state = SWP_EP_WAIT_REPLY;
+	/* a fast peer's Reply may be there already */
+	swp_ep_kick(ep);
+}
+
+/*
+ * RFC 6581 section 10: a peer that knows revision 1 only closes when it sees an
+ * enhanced Request.  True when another attempt has begun.
+ */
+static bool swp_ep_fall_back(struct swp_ep *ep, int err)
+{
+	struct swp_handshake *hs = ep->hs;
+
+	if (hs->got || hs->retried || hs->max_rev < 2)
+		return false;
+	if (err != -ECONNRESET && err != -EPIPE)
+		return false;
+	ibdev_dbg(&ep->dev->base, "peer closed on MPA revision 2, trying 1\n");
+	hs->retried = true;
+	hs->max_rev = 1;
+	swp_ep_drop_llp(ep, SWP_DROP_FIN);
+	return !swp_ep_open(ep);
+}
+
+static void swp_ep_start_active(struct swp_ep *ep,
+				const struct swp_mpa_frame *reply,
+				const struct swp_mpa_result *res)
+{
+	struct swp_stream_params p;
+	int ret;
+
+	if (reply->pd_len > SWP_EVENT_PD_MAX) {
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "Reply with %u octets of private data, iw_cm takes %u\n",
+				       reply->pd_len, SWP_EVENT_PD_MAX);
+		swp_stat_inc(ep->dev, MPA_BAD);
+		swp_ep_connect_failed(ep, -EMSGSIZE, NULL, SWP_DROP_RST);
+		return;
+	}
+
+	swp_stream_init(&p, ep->hs->mine.rev, res, true);
+	kref_get(&ep->ref);
+	ret = swp_qp_start(ep->qp, ep->llp, &p, &swp_ep_conn_ops, ep);
+	if (ret) {
+		swp_ep_put(ep);
+		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+	ep->state = SWP_EP_RUNNING;
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+	swp_ep_end_handshake(ep);
+	swp_ep_reply_event(ep, 0, reply);
+	kfree(ep->hs);
+	ep->hs = NULL;
+	swp_ep_told_up(ep);
+}
+
+static void swp_ep_reply(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	enum swp_mpa_verdict verdict;
+	struct swp_mpa_result res;
+	struct swp_mpa_frame f;
+	u8 code;
+	int ret;
+
+	ret = swp_ep_gather(ep, SWP_MPA_REPLY, &f);
+	if (ret == -EAGAIN)
+		return;
+	if (ret) {
+		if (swp_ep_fall_back(ep, ret))
+			return;
+		if (swp_mpa_malformed(ret)) {
+			ibdev_warn_ratelimited(&ep->dev->base,
+					       "invalid MPA Reply from %pISpc (%d)\n",
+					       &ep->id->m_remote_addr, ret);
+			swp_stat_inc(ep->dev, MPA_BAD);
+			ret = -EPROTO;
+		}
+		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+
+	verdict = swp_mpa_conclude(&hs->local, &hs->mine, &f, &res);
+	if (verdict == SWP_MPA_AGREED && swp_crc_missing(&f))
+		verdict = SWP_MPA_INVALID;
+	switch (verdict) {
+	case SWP_MPA_AGREED:
+		swp_ep_start_active(ep, &f, &res);
+		return;
+	case SWP_MPA_REJECTED:
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+		if (f.pd_len > SWP_EVENT_PD_MAX)
+			ibdev_warn_ratelimited(&ep->dev->base,
+					       "%u octets of private data of a rejection left out, iw_cm takes %u\n",
+					       f.pd_len, SWP_EVENT_PD_MAX);
+		swp_ep_connect_failed(ep, -ECONNREFUSED, &f, SWP_DROP_FIN);
+		return;
+	case SWP_MPA_NO_IRD:
+		code = SWP_MPA_E_IRD;
+		break;
+	case SWP_MPA_NO_RTR:
+		code = SWP_MPA_E_RTR;
+		break;
+	case SWP_MPA_WANTS_MARKERS:
+	case SWP_MPA_INVALID:
+	default:
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "MPA Reply from %pISpc does not fit (%s)\n",
+				       &ep->id->m_remote_addr,
+				       f.markers ? "markers" :
+				       swp_crc_missing(&f) ? "no CRC" :
+							     "not enhanced");
+		swp_stat_inc(ep->dev, MPA_BAD);
+		swp_ep_connect_failed(ep, -EPROTO, NULL, SWP_DROP_RST);
+		return;
+	}
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "MPA negotiation with %pISpc failed: %s\n",
+			       &ep->id->m_remote_addr,
+			       code == SWP_MPA_E_IRD ? "peer's ORD" :
+						       "no common RTR");
+	swp_ep_send_terminate(ep, code, hs->mine.crc || f.crc);
+	swp_ep_connect_failed(ep, -EPROTO, NULL, SWP_DROP_FIN);
+}
+
+int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
+	struct swp_device *dev = to_swp_dev(id->device);
+	struct swp_ep *ep;
+	int ret;
+
+	if (param->private_data_len > SWP_MPA_PD_MAX - SWP_MPA_ENH_LEN)
+		return -EINVAL;
+	if (id->m_local_addr.ss_family != id->m_remote_addr.ss_family ||
+	    (id->m_local_addr.ss_family != AF_INET &&
+	     id->m_local_addr.ss_family != AF_INET6))
+		return -EAFNOSUPPORT;
+
+	ep = swp_ep_new(dev, SWP_EP_CONNECTING);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+
+	/* all of it under the mutex: callbacks and device removal wait */
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);
+	id->add_ref(id);
+	ep->id = id;
+	ep->qpn = param->qpn;
+	swp_local_init(&ep->hs->local, param->ird, param->ord);
+	ep->hs->max_rev = swp_params.mpa_rev >= 2 ? 2 : 1;
+	ep->hs->pd_len = param->private_data_len;
+	if (param->private_data_len)
+		memcpy(ep->hs->pd, param->private_data,
+		       param->private_data_len);
+
+	ret = -EINVAL;
+	ep->qp = swp_qp_lookup(dev, param->qpn);
+	if (!ep->qp)
+		goto err;
+	rcu_read_lock();
+	ep->net = maybe_get_net(dev_net(dev->netdev));
+	rcu_read_unlock();
+	ret = -ENODEV;
+	if (!ep->net)
+		goto err;
+
+	swp_ep_start_timer(ep);
+	ret = swp_ep_open(ep);
+	if (ret)
+		goto err;
+	id->provider_data = ep;
+	/* device removal may have come before there was anything to end */
+	if (ep->kill)
+		swp_ep_kick(ep);
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+	return 0;
+
+err:
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	swp_ep_finish(ep);
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+	return ret;
+}
+
+/* Passive side ------------------------------------------------------------- */
+
+/* Nobody was told of it, or nobody who still cares. */
+static void swp_ep_discard(struct swp_ep *ep, enum swp_drop how)
+{
+	swp_ep_drop_llp(ep, how);
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	swp_ep_finish(ep);
+}
+
+static void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
+{
+	struct swp_handshake *hs = ep->hs;
+	struct swp_mpa_frame rep;
+
+	swp_mpa_refuse(&hs->peer, hs->local.ird, hs->local.ord, &rep);
+	rep.pd = pd;
+	rep.pd_len = len;
+	/* a peer that is gone already needs no refusal */
+	if (!swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+}
+
+/* Tells the ULP of the Request, as soon as iw_cm has room for it. */
+static void swp_ep_offer(struct swp_ep *ep)
+{
+	struct swp_listener *lis = ep->lis;
+	struct swp_handshake *hs = ep->hs;
+	struct iw_cm_event ev = {
+		.event = IW_CM_EVENT_CONNECT_REQUEST,
+		.provider_data = ep,
+		.private_data = (void *)hs->peer.pd,
+		.private_data_len = hs->peer.pd_len,
+		.ird = swp_event_depth(&hs->peer, hs->peer.ird),
+		.ord = swp_event_depth(&hs->peer, hs->peer.ord),
+	};
+	int ret;
+
+	ret = swp_llp_names(ep->llp, &ev.local_addr, &ev.remote_addr, NULL);
+	if (ret) {
+		swp_ep_discard(ep, SWP_DROP_RST);
+		return;
+	}
+
+	/*
+	 * The state first: iw_cm may call accept or reject before its event
+	 * handler returns here; those wait for the mutex.
+	 */
+	ep->state = SWP_EP_REPORTED;
+	spin_lock_bh(&lis->lock);
+	ret = lis->dead ? -ESHUTDOWN : lis->id->event_handler(lis->id, &ev);
+	spin_unlock_bh(&lis->lock);
+	if (ret == -ENOMEM) {
+		ep->state = SWP_EP_OFFERING;
+		swp_ep_kick_later(ep, SWP_OFFER_RETRY_MS);
+	} else if (ret) {
+		swp_ep_discard(ep, SWP_DROP_RST);
+	} else {
+		/* from here on the ULP takes what time it needs */
+		swp_ep_end_handshake(ep);
+		/* look at what came behind the Request */
+		swp_ep_kick(ep);
+	}
+}
+
+static void swp_ep_request(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	int ret;
+
+	ret = swp_ep_gather(ep, SWP_MPA_REQUEST, &hs->peer);
+	if (ret == -EAGAIN)
+		return;
+	if (ret) {
+		if (swp_mpa_malformed(ret)) {
+			ibdev_warn_ratelimited(&ep->dev->base,
+					       "invalid MPA Request (%d)\n",
+					       ret);
+			swp_stat_inc(ep->dev, MPA_BAD);
+		} else {
+			swp_stat_inc(ep->dev, CONN_FAILED);
+		}
+		swp_ep_discard(ep, SWP_DROP_RST);
+		return;
+	}
+
+	swp_local_init(&hs->local, swp_params.max_ird, SWP_MAX_ORD);
+	if (hs->peer.markers || swp_crc_missing(&hs->peer)) {
+		/*
+		 * Markers are the transmitter's to put in (RFC 5044 section
+		 * 4.3); until it can, the wish is refused.
+		 */
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "Request refused: %s\n",
+				       hs->peer.markers ? "peer wants markers" :
+							  "peer without CRC");
+		swp_ep_send_refusal(ep, NULL, 0);
+		swp_ep_discard(ep, SWP_DROP_FIN);
+		return;
+	}
+	if (hs->peer.pd_len > SWP_EVENT_PD_MAX) {
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "Request with %u octets of private data refused, iw_cm takes %u\n",
+				       hs->peer.pd_len, SWP_EVENT_PD_MAX);
+		swp_stat_inc(ep->dev, MPA_BAD);
+		swp_ep_send_refusal(ep, NULL, 0);
+		swp_ep_discard(ep, SWP_DROP_FIN);
+		return;
+	}
+	swp_ep_offer(ep);
+}
+
+/*
+ * The peer may neither send (RFC 5044 section 7.1.2) nor leave while the ULP
+ * makes up its mind.  The endpoint stays for accept or reject to find.
+ */
+static void swp_ep_reported(struct swp_ep *ep)
+{
+	int ret;
+
+	if (!ep->llp)
+		return;
+	ret = swp_llp_peek(ep->llp);
+	if (ret == -EAGAIN)
+		return;
+	if (ret > 0) {
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "peer sends before the MPA Reply\n");
+		swp_stat_inc(ep->dev, MPA_BAD);
+	}
+	swp_ep_drop_llp(ep, SWP_DROP_RST);
+}
+
+/* The endpoint of a reported id, locked, with a reference; or NULL. */
+static struct swp_ep *swp_ep_take(struct iw_cm_id *id)
+{
+	struct swp_ep *ep = id->provider_data;
+
+	if (!ep)
+		return NULL;
+	kref_get(&ep->ref);
+	mutex_lock(&ep->mutex);
+	id->provider_data = NULL;
+	if (WARN_ON_ONCE(ep->state != SWP_EP_REPORTED)) {
+		mutex_unlock(&ep->mutex);
+		swp_ep_put(ep);
+		return NULL;
+	}
+	return ep;
+}
+
+static void swp_ep_release(struct swp_ep *ep)
+{
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+}
+
+int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
+	struct swp_stream_params p;
+	struct swp_mpa_result res;
+	struct swp_mpa_frame rep;
+	struct swp_handshake *hs;
+	struct iw_cm_event ev;
+	struct swp_qp *qp;
+	struct swp_ep *ep;
+	int ret;
+
+	ep = swp_ep_take(id);
+	if (!ep)
+		return -ENOTCONN;
+	hs = ep->hs;
+
+	ret = ep->kill ? ep->kill : -ECONNRESET;
+	if (ep->kill || !ep->llp)
+		goto err;
+	ret = -EINVAL;
+	if (param->private_data_len >
+	    SWP_MPA_PD_MAX - (hs->peer.enhanced ? SWP_MPA_ENH_LEN : 0))
+		goto err_refuse;
+	qp = swp_qp_lookup(ep->dev, param->qpn);
+	if (!qp)
+		goto err_refuse;
+
+	swp_local_init(&hs->local, param->ird, param->ord);
+	/* markers were refused before the ULP heard of the Request */
+	WARN_ON_ONCE(swp_mpa_respond(&hs->local, &hs->peer, &rep, &res));
+	rep.pd = param->private_data;
+	rep.pd_len = param->private_data_len;
+
+	/*
+	 * The QP first, so that it is there for whatever follows the Reply.
+	 * As responder it sends nothing before the first FPDU came, which an
+	 * initiator sends after it has the Reply.
+	 */
+	swp_stream_init(&p, rep.rev, &res, false);
+	kref_get(&ep->ref);
+	ret = swp_qp_start(qp, ep->llp, &p, &swp_ep_conn_ops, ep);
+	swp_qp_put(qp);
+	if (ret) {
+		swp_ep_put(ep);
+		goto err_refuse;
+	}
+	ep->state = SWP_EP_RUNNING;
+	id->add_ref(id);
+	ep->id = id;
+	ep->qpn = param->qpn;
+
+	/* from here on a failure is the end of an established connection */
+	if (swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
+		swp_llp_abort(ep->llp);
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+	swp_stat_inc(ep->dev, CONN_PASSIVE);
+
+	ev = (struct iw_cm_event) {
+		.event = IW_CM_EVENT_ESTABLISHED,
+		.ird = swp_event_depth(&hs->peer, hs->peer.ird),
+		.ord = swp_event_depth(&hs->peer, hs->peer.ord),
+	};
+	WARN_ON_ONCE(id->event_handler(id, &ev));
+	kfree(ep->hs);
+	ep->hs = NULL;
+	swp_ep_told_up(ep);
+	swp_ep_release(ep);
+	return 0;
+
+err_refuse:
+	swp_ep_send_refusal(ep, NULL, 0);
+err:
+	swp_stat_inc(ep->dev, CONN_FAILED);
+	swp_ep_discard(ep, SWP_DROP_FIN);
+	swp_ep_release(ep);
+	return ret;
+}
+
+int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len)
+{
+	struct swp_ep *ep;
+
+	ep = swp_ep_take(id);
+	if (!ep)
+		return -ENOTCONN;
+	/* the peer may have left; that is no concern of who refuses it */
+	if (ep->llp)
+		swp_ep_send_refusal(ep, pdata, len);
+	swp_ep_discard(ep, SWP_DROP_FIN);
+	swp_ep_release(ep);
+	return 0;
+}
+
+/* The engine --------------------------------------------------------------- */
+
+static void swp_ep_killed(struct swp_ep *ep)
+{
+	struct swp_qp *qp;
+
+	switch (ep->state) {
+	case SWP_EP_CONNECTING:
+	case SWP_EP_WAIT_REPLY:
+		/* connect() itself failed, or has not begun */
+		if (ep->llp)
+			swp_ep_connect_failed(ep, ep->kill, NULL,
+					      SWP_DROP_RST);
+		break;
+	case SWP_EP_WAIT_REQUEST:
+	case SWP_EP_OFFERING:
+		swp_ep_discard(ep, SWP_DROP_RST);
+		break;
+	case SWP_EP_REPORTED:
+		swp_ep_drop_llp(ep, SWP_DROP_RST);
+		wake_up_all(&swp_cm_idle);
+		break;
+	case SWP_EP_RUNNING:
+		qp = swp_qp_lookup(ep->dev, ep->qpn);
+		if (qp) {
+			swp_qp_abort(qp);
+			swp_qp_put(qp);
+		}
+		break;
+	case SWP_EP_DEAD:
+		break;
+	}
+}
+
+static void swp_ep_work(struct work_struct *work)
+{
+	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
+					 work);
+
+	mutex_lock(&ep->mutex);
+	if (ep->kill) {
+		swp_ep_killed(ep);
+		goto out;
+	}
+	switch (ep->state) {
+	case SWP_EP_CONNECTING:
+		swp_ep_connecting(ep);
+		break;
+	case SWP_EP_WAIT_REPLY:
+		swp_ep_reply(ep);
+		break;
+	case SWP_EP_WAIT_REQUEST:
+		swp_ep_request(ep);
+		break;
+	case SWP_EP_OFFERING:
+		swp_ep_offer(ep);
+		break;
+	case SWP_EP_REPORTED:
+		swp_ep_reported(ep);
+		break;
+	case SWP_EP_RUNNING:
+	case SWP_EP_DEAD:
+		/* a late kick */
+		break;
+	}
+out:
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+}
+
+static void swp_ep_timeout(struct work_struct *work)
+{
+	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
+					 timer);
+
+	mutex_lock(&ep->mutex);
+	switch (ep->state) {
+	case SWP_EP_CONNECTING:
+	case SWP_EP_WAIT_REPLY:
+		ibdev_dbg(&ep->dev->base, "connect to %pISpc timed out\n",
+			  &ep->id->m_remote_addr);
+		if (ep->state == SWP_EP_WAIT_REPLY)
+			swp_stat_inc(ep->dev, MPA_TIMEOUT);
+		swp_ep_connect_failed(ep, -ETIMEDOUT, NULL, SWP_DROP_RST);
+		break;
+	case SWP_EP_WAIT_REQUEST:
+		swp_stat_inc(ep->dev, MPA_TIMEOUT);
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "no MPA Request within %u ms\n",
+				       swp_params.handshake_ms);
+		swp_ep_discard(ep, SWP_DROP_RST);
+		break;
+	case SWP_EP_OFFERING:
+		swp_stat_inc(ep->dev, PENDING_DROP);
+		swp_ep_discard(ep, SWP_DROP_RST);
+		break;
+	case SWP_EP_REPORTED:
+	case SWP_EP_RUNNING:
+	case SWP_EP_DEAD:
+		/* lost a race with progress */
+		break;
+	}
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+}
+
+/* Listening ---------------------------------------------------------------- */
+
+/*
+ * The interface that owns a local address, as rdma_cm will look for it.
+ * Under rcu_read_lock().
+ */
+static struct net_device *swp_addr_netdev(struct net *net,
+					  const struct sockaddr_storage *a,
+					  int ifindex)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
+	struct net_device *ndev;
+
+	if (a->ss_family == AF_INET)
+		return __ip_dev_find(net,
+			((const struct sockaddr_in *)a)->sin_addr.s_addr,
+			false);
+#if IS_ENABLED(CONFIG_IPV6)
+	/* a link-local address says nothing without its interface */
+	if (ifindex && ipv6_addr_type(&in6->sin6_addr) & IPV6_ADDR_LINKLOCAL)
+		return dev_get_by_index_rcu(net, ifindex);
+	for_each_netdev_rcu(net, ndev)
+		if (ipv6_chk_addr(net, &in6->sin6_addr, ndev, 1))
+			return ndev;
+#endif
+	return NULL;
+}
+
+/* The listener of the device on @ndev, with a reference; or NULL. */
+static struct swp_listener *swp_hub_find(struct swp_hub *hub,
+					 const struct net_device *ndev)
+{
+	struct swp_listener *lis;
+
+	spin_lock_bh(&hub->lock);
+	list_for_each_entry(lis, &hub->listeners, hub_entry) {
+		if (lis->dev->netdev == ndev) {
+			kref_get(&lis->ref);
+			spin_unlock_bh(&hub->lock);
+			return lis;
+		}
+	}
+	spin_unlock_bh(&hub->lock);
+	return NULL;
+}
+
+static struct swp_listener *swp_hub_route(struct swp_hub *hub,
+					  const struct sockaddr_storage *local,
+					  int ifindex)
+{
+	struct swp_listener *lis = NULL;
+	struct net_device *ndev;
+
+	rcu_read_lock();
+	ndev = swp_addr_netdev(hub->net, local, ifindex);
+	if (ndev)
+		lis = swp_hub_find(hub, ndev);
+	/* rdma_cm lets a device serve the VLANs on its netdev */
+	if (!lis && ndev && is_vlan_dev(ndev))
+		lis = swp_hub_find(hub, vlan_dev_real_dev(ndev));
+	rcu_read_unlock();
+	return lis;
+}
+
+/* A connection for no device: RST, counted where the port is listened on. */
+static void swp_hub_stray(struct swp_hub *hub, struct swp_llp *llp,
+			  const struct sockaddr_storage *local)
+{
+	struct swp_listener *lis;
+
+	pr_warn_ratelimited("connection to %pISpc, an address of no softwarp device\n",
+			    local);
+	spin_lock_bh(&hub->lock);
+	lis = list_first_entry_or_null(&hub->listeners, struct swp_listener,
+				       hub_entry);
+	if (lis)
+		swp_stat_inc(lis->dev, CONN_FAILED);
+	spin_unlock_bh(&hub->lock);
+	swp_llp_abort(llp);
+	swp_llp_put(llp);
+}
+
+/* Gives the endpoint to the listener; false: too many, or it is closing. */
+static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep)
+{
+	bool ok;
+
+	spin_lock_bh(&lis->lock);
+	ok = !lis->dead && lis->npending < swp_params.max_pending;
+	if (ok) {
+		kref_get(&lis->ref);
+		ep->lis = lis;
+		lis->npending++;
+		list_add_tail(&ep->pending_entry, &lis->pending);
+	}
+	spin_unlock_bh(&lis->lock);
+	return ok;
+}
+
+static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
+{
+	struct sockaddr_storage local, remote;
+	struct swp_listener *lis;
+	struct swp_ep *ep;
+	int ifindex;
+
+	if (swp_llp_names(llp, &local, &remote, &ifindex)) {
+		/* reset before it was accepted */
+		swp_llp_put(llp);
+		return;
+	}
+	lis = swp_hub_route(hub, &local, ifindex);
+	if (!lis) {
+		swp_hub_stray(hub, llp, &local);
+		return;
+	}
+
+	ep = swp_ep_new(lis->dev, SWP_EP_WAIT_REQUEST);
+	if (IS_ERR(ep))
+		goto err_abort;
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);
+	ep->hs->max_rev = swp_params.mpa_rev >= 2 ? 2 : 1;
+	ep->llp = llp;
+	if (!swp_listener_admit(lis, ep)) {
+		swp_stat_inc(lis->dev, PENDING_DROP);
+		swp_ep_discard(ep, SWP_DROP_RST);
+	} else {
+		swp_ep_start_timer(ep);
+		swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
+	}
+	swp_ep_release(ep);
+	swp_listener_put(lis);
+	return;
+
+err_abort:
+	swp_stat_inc(lis->dev, PENDING_DROP);
+	swp_listener_put(lis);
+	swp_llp_abort(llp);
+	swp_llp_put(llp);
+}
+
+static void swp_hub_accept(struct work_struct *work)
+{
+	struct swp_hub *hub = container_of(to_delayed_work(work),
+					   struct swp_hub, accept_work);
+	struct swp_llp *llp;
+
+	for (;;) {
+		llp = swp_lls_accept(&hub->lls);
+		if (PTR_ERR(llp) == -EAGAIN)
+			return;
+		if (!IS_ERR(llp))
+			swp_hub_incoming(hub, llp);
+		else if (PTR_ERR(llp) != -ECONNABORTED)
+			break;
+		cond_resched();
+	}
+	pr_warn_ratelimited("accept: %ld, trying again\n", PTR_ERR(llp));
+	queue_delayed_work(swp_cm_wq, &hub->accept_work,
+			   msecs_to_jiffies(SWP_ACCEPT_RETRY_MS));
+}
+
+static void swp_hub_ready(void *arg)
+{
+	struct swp_hub *hub = arg;
+
+	mod_delayed_work(swp_cm_wq, &hub->accept_work, 0);
+}
+
+static bool swp_addr_equal(const struct sockaddr_storage *a,
+			   const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
+	const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)b;
+	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a;
+	const struct sockaddr_in *b4 = (const struct sockaddr_in *)b;
+
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_port == b4->sin_port &&
+		       a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return a6->sin6_port == b6->sin6_port &&
+	       a6->sin6_scope_id == b6->sin6_scope_id &&
+	       ipv6_addr_equal(&a6->sin6_addr, &b6->sin6_addr);
+}
+
+static void swp_hub_free(struct swp_hub *hub)
+{
+	list_del(&hub->entry);
+	/* an accept that runs now may still need the socket */
+	swp_lls_quiesce(&hub->lls);
+	cancel_delayed_work_sync(&hub->accept_work);
+	swp_lls_close(&hub->lls);
+	kfree(hub);
+}
+
+/* Joins the hub of the address; the first listener makes it. */
+static int swp_hub_join(struct swp_listener *lis, struct net *net, int backlog)
+{
+	const struct sockaddr_storage *addr = &lis->id->m_local_addr;
+	const struct iw_cm_id *id = lis->id;
+	struct swp_listener *other;
+	struct swp_hub *hub;
+	int ret;
+
+	lockdep_assert_held(&hub_mutex);
+	list_for_each_entry(hub, &hubs, entry) {
+		if (!net_eq(hub->net, net) || !swp_addr_equal(&hub->addr, addr))
+			continue;
+		if (hub->v6only != id->afonly)
+			return -EADDRINUSE;
+		other = swp_hub_find(hub, lis->dev->netdev);
+		if (other) {
+			swp_listener_put(other);
+			return -EADDRINUSE;
+		}
+		goto join;
+	}
+
+	hub = kzalloc(sizeof(*hub), GFP_KERNEL);
+	if (!hub)
+		return -ENOMEM;
+	hub->net = net;
+	hub->addr = *addr;
+	hub->v6only = id->afonly;
+	spin_lock_init(&hub->lock);
+	INIT_LIST_HEAD(&hub->listeners);
+	INIT_DELAYED_WORK(&hub->accept_work, swp_hub_accept);
+	/* before the socket listens, lest the first connection finds nobody */
+	list_add(&lis->hub_entry, &hub->listeners);
+	/*
+	 * Other listeners with larger backlogs may join, and a connection waits
+	 * here for the accept loop only, not for the ULP.
+	 */
+	ret = swp_lls_open(&hub->lls, net, addr, id->afonly,
+			   id->tos_set ? id->tos : -1, max(backlog, 1024),
+			   swp_hub_ready, hub);
+	if (ret) {
+		kfree(hub);
+		return ret;
+	}
+	list_add(&hub->entry, &hubs);
+	hub->users = 1;
+	lis->hub = hub;
+	return 0;
+
+join:
+	hub->users++;
+	lis->hub = hub;
+	spin_lock_bh(&hub->lock);
+	list_add_tail(&lis->hub_entry, &hub->listeners);
+	spin_unlock_bh(&hub->lock);
+	return 0;
+}
+
+static void swp_hub_leave(struct swp_listener *lis)
+{
+	struct swp_hub *hub = lis->hub;
+
+	lockdep_assert_held(&hub_mutex);
+	if (!hub)
+		return;
+	lis->hub = NULL;
+	spin_lock_bh(&hub->lock);
+	list_del(&lis->hub_entry);
+	spin_unlock_bh(&hub->lock);
+	if (!--hub->users)
+		swp_hub_free(hub);
+}
+
+/*
+ * The namespace that a listening id belongs to.  iw_cm does not say, but its
+ * only user is rdma_cm, whose id is the context.
+ */
+static struct net *swp_listen_net(const struct iw_cm_id *id)
+{
+	const struct rdma_cm_id *cid = id->context;
+
+	if (cid && cid->device == id->device && cid->route.addr.dev_addr.net)
+		return cid->route.addr.dev_addr.net;
+	if (!(current->flags & PF_KTHREAD) && current->nsproxy)
+		return current->nsproxy->net_ns;
+	return NULL;
+}
+
+int swp_cm_listen(struct iw_cm_id *id, int backlog)
+{
+	struct swp_device *dev = to_swp_dev(id->device);
+	struct net *id_net = swp_listen_net(id);
+	struct swp_listener *lis;
+	struct net *net;
+	int ret = 0;
+
+	if (id->m_local_addr.ss_family != AF_INET &&
+	    id->m_local_addr.ss_family != AF_INET6)
+		return -EAFNOSUPPORT;
+
+	lis = kzalloc(sizeof(*lis), GFP_KERNEL);
+	if (!lis)
+		return -ENOMEM;
+	kref_init(&lis->ref);
+	spin_lock_init(&lis->lock);
+	INIT_LIST_HEAD(&lis->pending);
+	lis->dev = dev;
+	lis->id = id;
+
+	rcu_read_lock();
+	net = maybe_get_net(dev_net(dev->netdev));
+	rcu_read_unlock();
+
+	mutex_lock(&hub_mutex);
+	spin_lock_bh(&dev->cm_lock);
+	if (dev->cm_dead || !net)
+		ret = -ENODEV;
+	else
+		list_add_tail(&lis->dev_entry, &dev->listeners);
+	spin_unlock_bh(&dev->cm_lock);
+	/*
+	 * rdma_cm repeats a wildcard listen on devices whose netdev is in
+	 * another namespace, and takes no connection from them.
+	 */
+	if (!ret && (!id_net || net_eq(id_net, net))) {
+		ret = swp_hub_join(lis, net, backlog);
+		if (ret) {
+			spin_lock_bh(&dev->cm_lock);
+			list_del(&lis->dev_entry);
+			spin_unlock_bh(&dev->cm_lock);
+		}
+	}
+	if (!ret) {
+		id->add_ref(id);
+		id->provider_data = lis;
+	}
+	mutex_unlock(&hub_mutex);
+	if (net)
+		put_net(net);
+	if (ret)
+		swp_listener_put(lis);
+	return ret;
+}
+
+/* No event on the listening id after this, no new endpoint either. */
+static void swp_listener_close(struct swp_listener *lis)
+{
+	struct swp_ep *ep;
+
+	lockdep_assert_held(&hub_mutex);
+	swp_hub_leave(lis);
+	spin_lock_bh(&lis->lock);
+	lis->dead = true;
+	list_for_each_entry(ep, &lis->pending, pending_entry) {
+		WRITE_ONCE(ep->kill, -ESHUTDOWN);
+		swp_ep_kick(ep);
+	}
+	spin_unlock_bh(&lis->lock);
+}
+
+int swp_cm_destroy_listen(struct iw_cm_id *id)
+{
+	struct swp_listener *lis = id->provider_data;
+
+	if (!lis)
+		return 0;
+	id->provider_data = NULL;
+	mutex_lock(&hub_mutex);
+	swp_listener_close(lis);
+	spin_lock_bh(&lis->dev->cm_lock);
+	list_del(&lis->dev_entry);
+	spin_unlock_bh(&lis->dev->cm_lock);
+	mutex_unlock(&hub_mutex);
+	id->rem_ref(id);
+	swp_listener_put(lis);
+	return 0;
+}
+
+/* Device and module -------------------------------------------------------- */
+
+void swp_cm_device_init(struct swp_device *dev)
+{
+	spin_lock_init(&dev->cm_lock);
+	INIT_LIST_HEAD(&dev->eps);
+	INIT_LIST_HEAD(&dev->listeners);
+	dev->cm_dead = false;
+}
+
+/*
+ * The endpoint after @ep (NULL: the first) with a reference; takes over that of
+ * @ep, which keeps its place in the list until the next one is found.
+ */
+static struct swp_ep *swp_cm_next(struct swp_device *dev, struct swp_ep *ep)
+{
+	struct list_head *pos = ep ? &ep->dev_entry : &dev->eps;
+	struct swp_ep *next = NULL;
+
+	spin_lock_bh(&dev->cm_lock);
+	for (pos = pos->next; pos != &dev->eps; pos = pos->next) {
+		next = list_entry(pos, struct swp_ep, dev_entry);
+		if (kref_get_unless_zero(&next->ref))
+			break;
+		next = NULL;
+	}
+	spin_unlock_bh(&dev->cm_lock);
+	if (ep)
+		swp_ep_put(ep);
+	return next;
+}
+
+/* @qp: only the endpoint that connects it, or NULL for all of the device */
+static void swp_cm_kill(struct swp_device *dev, const struct swp_qp *qp,
+			int err)
+{
+	struct swp_ep *ep = NULL;
+
+	while ((ep = swp_cm_next(dev, ep))) {
+		/* only compared; the endpoint drops its QP under its mutex */
+		if (qp && READ_ONCE(ep->qp) != qp)
+			continue;
+		WRITE_ONCE(ep->kill, err);
+		swp_ep_kick(ep);
+	}
+}
+
+void swp_cm_qp_gone(struct swp_qp *qp)
+{
+	swp_cm_kill(to_swp_dev(swp_qp_to_ib(qp)->device), qp, -ECONNABORTED);
+}
+
+void swp_cm_device_stop(struct swp_device *dev)
+{
+	struct swp_listener *lis;
+
+	mutex_lock(&hub_mutex);
+	spin_lock_bh(&dev->cm_lock);
+	dev->cm_dead = true;
+	spin_unlock_bh(&dev->cm_lock);
+	/* with cm_dead set and the mutex held the list only stands */
+	list_for_each_entry(lis, &dev->listeners, dev_entry)
+		swp_listener_close(lis);
+	mutex_unlock(&hub_mutex);
+	swp_cm_kill(dev, NULL, -ENODEV);
+}
+
+/* Nothing left but requests that the ULP was told of and never answered? */
+static bool swp_cm_quiet(struct swp_device *dev)
+{
+	struct swp_ep *ep;
+	bool quiet = true;
+
+	spin_lock_bh(&dev->cm_lock);
+	list_for_each_entry(ep, &dev->eps, dev_entry)
+		if (READ_ONCE(ep->state) != SWP_EP_REPORTED ||
+		    READ_ONCE(ep->llp))
+			quiet = false;
+	spin_unlock_bh(&dev->cm_lock);
+	return quiet;
+}
+
+static bool swp_cm_empty(struct swp_device *dev)
+{
+	bool empty;
+
+	spin_lock_bh(&dev->cm_lock);
+	empty = list_empty(&dev->eps);
+	spin_unlock_bh(&dev->cm_lock);
+	return empty;
+}
+
+void swp_cm_device_gone(struct swp_device *dev)
+{
+	struct swp_ep *ep = NULL;
+
+	swp_cm_device_stop(dev);
+	wait_event(swp_cm_idle, swp_cm_quiet(dev));
+	/*
+	 * iw_cm drops a CONNECT_REQUEST when its listening id is destroyed
+	 * before it got to it; nobody will answer that.  Since no id of this
+	 * device is left, such are all that remain.
+	 */
+	while ((ep = swp_cm_next(dev, ep))) {
+		mutex_lock(&ep->mutex);
+		if (ep->state == SWP_EP_REPORTED) {
+			ep->state = SWP_EP_DEAD;
+			swp_ep_finish(ep);
+		}
+		mutex_unlock(&ep->mutex);
+	}
+	wait_event(swp_cm_idle, swp_cm_empty(dev));
+	WARN_ON(!list_empty(&dev->listeners));
+}
+
+int swp_cm_init(void)
+{
+	int ret;
+
+	ret = swp_llp_init();
+	if (ret)
+		return ret;
+	swp_cm_wq = alloc_workqueue("swp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!swp_cm_wq) {
+		swp_llp_exit();
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void swp_cm_exit(void)
+{
+	destroy_workqueue(swp_cm_wq);
+	swp_llp_exit();
+}

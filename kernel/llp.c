@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * TCP sockets: callbacks, ownership, and the little I/O that MPA start-up does.
+ *
+ * The owner in struct swp_llp is looked at by the callbacks and changed by
+ * swp_llp_set_owner(), both with the socket lock held, so no further lock is
+ * needed.  sk_user_data leads from the socket to the LLP; it is cleared under
+ * the socket lock before the LLP is freed, and the free itself waits for RCU
+ * because a callback outside of the socket lock (error queue) may be looking.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/slab.h>
+#include <linux/tcp.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "llp.h"
+
+static struct workqueue_struct *swp_llp_wq;
+
+/* Callbacks of a connection ------------------------------------------------ */
+
+static void swp_llp_data_ready(struct sock *sk)
+{
+	struct swp_llp *llp;
+
+	rcu_read_lock();
+	llp = rcu_dereference_sk_user_data(sk);
+	if (llp && llp->ops)
+		llp->ops->data_ready(llp);
+	rcu_read_unlock();
+}
+
+static void swp_llp_write_space(struct sock *sk)
+{
+	struct swp_llp *llp;
+
+	rcu_read_lock();
+	llp = rcu_dereference_sk_user_data(sk);
+	if (llp && llp->ops)
+		llp->ops->write_space(llp);
+	rcu_read_unlock();
+}
+
+static void swp_llp_state_change(struct sock *sk)
+{
+	struct swp_llp *llp;
+
+	rcu_read_lock();
+	llp = rcu_dereference_sk_user_data(sk);
+	if (llp && llp->ops)
+		llp->ops->state_change(llp);
+	rcu_read_unlock();
+}
+
+static void swp_llp_hook(struct swp_llp *llp)
+{
+	struct sock *sk = llp->sock->sk;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	llp->saved_data_ready = sk->sk_data_ready;
+	llp->saved_write_space = sk->sk_write_space;
+	llp->saved_state_change = sk->sk_state_change;
+	llp->saved_error_report = sk->sk_error_report;
+	rcu_assign_sk_user_data(sk, llp);
+	sk->sk_data_ready = swp_llp_data_ready;
+	sk->sk_write_space = swp_llp_write_space;
+	sk->sk_state_change = swp_llp_state_change;
+	sk->sk_error_report = swp_llp_state_change;
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+}
+
+static void swp_llp_unhook(struct swp_llp *llp)
+{
+	struct sock *sk = llp->sock->sk;
+
+	lock_sock(sk);
+	llp->ops = NULL;
+	llp->owner = NULL;
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = llp->saved_data_ready;
+	sk->sk_write_space = llp->saved_write_space;
+	sk->sk_state_change = llp->saved_state_change;
+	sk->sk_error_report = llp->saved_error_report;
+	rcu_assign_sk_user_data(sk, NULL);
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+}
+
+/* Lifetime ----------------------------------------------------------------- */
+
+static void swp_llp_free_work(struct work_struct *work)
+{
+	struct swp_llp *llp = container_of(work, struct swp_llp, free_work);
+
+	swp_llp_unhook(llp);
+	sock_release(llp->sock);
+	kfree_rcu(llp, rcu);
+}
+
+struct swp_llp *swp_llp_create(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+	struct swp_llp *llp;
+
+	llp = kzalloc(sizeof(*llp), GFP_KERNEL);
+	if (!llp) {
+		sock_release(sock);
+		return ERR_PTR(-ENOMEM);
+	}
+	kref_init(&llp->ref);
+	INIT_WORK(&llp->free_work, swp_llp_free_work);
+	llp->sock = sock;
+
+	sk->sk_allocation = GFP_ATOMIC;
+	swp_sk_no_task_frag(sk);
+	tcp_sock_set_nodelay(sk);
+	swp_llp_hook(llp);
+	return llp;
+}
+
+void swp_llp_get(struct swp_llp *llp)
+{
+	kref_get(&llp->ref);
+}
+
+static void swp_llp_last_put(struct kref *ref)
+{
+	struct swp_llp *llp = container_of(ref, struct swp_llp, ref);
+
+	queue_work(swp_llp_wq, &llp->free_work);
+}
+
+void swp_llp_put(struct swp_llp *llp)
+{
+	kref_put(&llp->ref, swp_llp_last_put);
+}
+
+void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
+		       void *owner)
+{
+	struct sock *sk = llp->sock->sk;
+
+	lock_sock(sk);
+	llp->ops = ops;
+	llp->owner = owner;
+	if (ops) {
+		ops->data_ready(llp);
+		/* the first call may have given the stream away */
+		if (llp->ops)
+			llp->ops->state_change(llp);
+	}
+	release_sock(sk);
+}
+
+void swp_llp_shutdown(struct swp_llp *llp)
+{
+	/* fails only when there is no connection left to shut down */
+	kernel_sock_shutdown(llp->sock, SHUT_WR);
+}
+
+void swp_llp_abort(struct swp_llp *llp)
+{
+	/* fails only when the socket is closed already */
+	tcp_abort(llp->sock->sk, ECONNABORTED);
+}
+
+/* Addresses ---------------------------------------------------------------- */
+
+static int swp_addr_len(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
+					  sizeof(struct sockaddr_in);
+}
+
+static void swp_addr_clear_port(struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)a)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)a)->sin_port = 0;
+}
+
+/* ::ffff:a.b.c.d at a dual-stack listener is an IPv4 connection. */
+static void swp_addr_unmap(struct sockaddr_storage *a)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	if (a->ss_family != AF_INET6 || !ipv6_addr_v4mapped(&in6->sin6_addr))
+		return;
+	in.sin_port = in6->sin6_port;
+	in.sin_addr.s_addr = in6->sin6_addr.s6_addr32[3];
+	memset(a, 0, sizeof(*a));
+	memcpy(a, &in, sizeof(in));
+}
+
+int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
+		  struct sockaddr_storage *remote, int *ifindex)
+{
+	int ret;
+
+	memset(local, 0, sizeof(*local));
+	memset(remote, 0, sizeof(*remote));
+	ret = kernel_getsockname(llp->sock, (struct sockaddr *)local);
+	if (ret < 0)
+		return ret;
+	ret = kernel_getpeername(llp->sock, (struct sockaddr *)remote);
+	if (ret < 0)
+		return ret;
+	swp_addr_unmap(local);
+	swp_addr_unmap(remote);
+	if (ifindex)
+		*ifindex = READ_ONCE(llp->sock->sk->sk_bound_dev_if);
+	return 0;
+}
+
+/* Active side -------------------------------------------------------------- */
+
+static int swp_sock_open(struct net *net, int family, int tos,
+			 struct socket **sockp)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (ret)
+		return ret;
+	swp_sk_hold_net(sock->sk);
+	/* ports in TIME_WAIT must not stand in the way of a restarted server */
+	sock_set_reuseaddr(sock->sk);
+	if (tos >= 0) {
+		ip_sock_set_tos(sock->sk, tos);
+#if IS_ENABLED(CONFIG_IPV6)
+		if (family == AF_INET6)
+			inet6_sk(sock->sk)->tclass = tos;
+#endif
+	}
+	*sockp = sock;
+	return 0;
+}
+
+struct swp_llp *swp_llp_open(struct net *net,
+			     const struct sockaddr_storage *local, int tos)
+{
+	struct sockaddr_storage any_port = *local;
+	struct socket *sock;
+	int ret;
+
+	ret = swp_sock_open(net, local->ss_family, tos, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	ret = kernel_bind(sock, swp_sockaddr_arg(local), swp_addr_len(local));
+	if (ret == -EADDRINUSE) {
+		swp_addr_clear_port(&any_port);
+		ret = kernel_bind(sock, swp_sockaddr_arg(&any_port),
+				  swp_addr_len(&any_port));
+	}
+	if (ret) {
+		sock_release(sock);
+		return ERR_PTR(ret);
+	}
+	return swp_llp_create(sock);
+}
+
+int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote)
+{
+	return kernel_connect(llp->sock, swp_sockaddr_arg(remote),
+			      swp_addr_len(remote), O_NONBLOCK);
+}
+
+int swp_llp_connect_result(struct swp_llp *llp)
+{
+	struct sock *sk = llp->sock->sk;
+	int ret;
+
+	lock_sock(sk);
+	switch (sk->sk_state) {
+	case TCP_SYN_SENT:
+	case TCP_SYN_RECV:
+		ret = -EINPROGRESS;
+		break;
+	case TCP_CLOSE:
+		ret = sock_error(sk);
+		if (!ret)
+			ret = -ECONNREFUSED;
+		break;
+	default:
+		ret = 0;
+		break;
+	}
+	release_sock(sk);
+	return ret;
+}
+
+int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec iov = { .iov_base = (void *)buf, .iov_len = len };
+	int ret;
+
+	ret = kernel_sendmsg(llp->sock, &msg, &iov, 1, len);
+	if (ret < 0)
+		return ret;
+	/* cannot happen to some hundred octets on an idle connection */
+	return (size_t)ret == len ? 0 : -ENOBUFS;
+}
+
+static int swp_llp_read(struct swp_llp *llp, void *buf, size_t len, int flags)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
+	struct kvec iov = { .iov_base = buf, .iov_len = len };
+
+	return kernel_recvmsg(llp->sock, &msg, &iov, 1, len,
+			      MSG_DONTWAIT | flags);
+}
+
+int swp_llp_recv(struct swp_llp *llp, void *buf, size_t len)
+{
+	return swp_llp_read(llp, buf, len, 0);
+}
+
+int swp_llp_peek(struct swp_llp *llp)
+{
+	u8 octet;
+
+	return swp_llp_read(llp, &octet, 1, MSG_PEEK);
+}
+
+/* Listening side ----------------------------------------------------------- */
+
+/*
+ * Called without the lock of the listening socket.  A connection that was not
+ * accepted yet inherits this callback, but not sk_user_data.
+ */
+static void swp_lls_data_ready(struct sock *sk)
+{
+	struct swp_lls *lls;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	rcu_read_lock();
+	lls = rcu_dereference_sk_user_data(sk);
+	if (lls && sk->sk_state == TCP_LISTEN)
+		lls->ready(lls->arg);
+	rcu_read_unlock();
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+int swp_lls_open(struct swp_lls *lls, struct net *net,
+		 const struct sockaddr_storage *local, bool v6only, int tos,
+		 int backlog, void (*ready)(void *arg), void *arg)
+{
+	struct socket *sock;
+	struct sock *sk;
+	int ret;
+
+	ret = swp_sock_open(net, local->ss_family, tos, &sock);
+	if (ret)
+		return ret;
+	sk = sock->sk;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (local->ss_family == AF_INET6) {
+		lock_sock(sk);
+		/* not left to net.ipv6.bindv6only: rdma_cm has decided */
+		sk->sk_ipv6only = v6only;
+		release_sock(sk);
+	}
+#endif
+	ret = kernel_bind(sock, swp_sockaddr_arg(local), swp_addr_len(local));
+	if (ret)
+		goto err_release;
+
+	lls->sock = sock;
+	lls->ready = ready;
+	lls->arg = arg;
+	write_lock_bh(&sk->sk_callback_lock);
+	lls->saved_data_ready = sk->sk_data_ready;
+	__rcu_assign_sk_user_data_with_flags(sk, lls, SK_USER_DATA_NOCOPY);
+	sk->sk_data_ready = swp_lls_data_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+
+	ret = kernel_listen(sock, backlog);
+	if (ret)
+		goto err_quiesce;
+	return 0;
+
+err_quiesce:
+	swp_lls_quiesce(lls);
+err_release:
+	sock_release(sock);
+	return ret;
+}
+
+void swp_lls_quiesce(struct swp_lls *lls)
+{
+	struct sock *sk = lls->sock->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = lls->saved_data_ready;
+	rcu_assign_sk_user_data(sk, NULL);
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+void swp_lls_close(struct swp_lls *lls)
+{
+	sock_release(lls->sock);
+	lls->sock = NULL;
+}
+
+struct swp_llp *swp_lls_accept(struct swp_lls *lls)
+{
+	struct socket *sock;
+	struct sock *sk;
+	int ret;
+
+	ret = kernel_accept(lls->sock, &sock, O_NONBLOCK);
+	if (ret)
+		return ERR_PTR(ret);
+	sk = sock->sk;
+	/* what the listening socket was made with, not our callback for it */
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = lls->saved_data_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+	return swp_llp_create(sock);
+}
+
+int swp_llp_init(void)
+{
+	swp_llp_wq = alloc_workqueue("swp_llp", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return swp_llp_wq ? 0 : -ENOMEM;
+}
+
+void swp_llp_exit(void)
+{
+	destroy_workqueue(swp_llp_wq);
+	/* callbacks that were entered before they were unhooked */
+	synchronize_rcu();
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MPA start-up frames and negotiation.  Pure code; called by the connection
+ * manager and by the unit tests.
+ */
+#include "mpa.h"
+
+static const __u8 request_key[SWP_MPA_KEY_LEN] = {
+	'M', 'P', 'A', ' ', 'I', 'D', ' ', 'R', 'e', 'q', ' ', 'F', 'r', 'a',
+	'm', 'e'
+};
+
+static const __u8 reply_key[SWP_MPA_KEY_LEN] = {
+	'M', 'P', 'A', ' ', 'I', 'D', ' ', 'R', 'e', 'p', ' ', 'F', 'r', 'a',
+	'm', 'e'
+};
+
+/* Octets of the frame behind the key */
+enum {
+	OFF_FLAGS	= 16,
+	OFF_REV		= 17,
+	OFF_PD_LEN	= 18,
+};
+
+/* The two 16-bit words of the enhanced data */
+enum {
+	ENH_A		= 0x8000,	/* first word, with IRD */
+	ENH_B		= 0x4000,
+	ENH_C		= 0x8000,	/* second word, with ORD */
+	ENH_D		= 0x4000,
+	ENH_DEPTH	= 0x3fff,
+};
+
+static __u16 get16(const __u8 *p)
+{
+	return (__u16)(p[0] << 8 | p[1]);
+}
+
+static void put16(__u8 *p, __u16 v)
+{
+	p[0] = (__u8)(v >> 8);
+	p[1] = (__u8)v;
+}
+
+static __u16 min16(__u16 a, __u16 b)
+{
+	return a < b ? a : b;
+}
+
+static __u16 max16(__u16 a, __u16 b)
+{
+	return a > b ? a : b;
+}
+
+static void decode_enhanced(const __u8 *p, struct swp_mpa_frame *f)
+{
+	__u16 first = get16(p);
+	__u16 second = get16(p + 2);
+
+	f->p2p = first & ENH_A;
+	f->ird = first & ENH_DEPTH;
+	f->ord = second & ENH_DEPTH;
+	/* RFC 6581 section 9.2: B, C and D mean nothing without A */
+	if (!f->p2p)
+		return;
+	if (first & ENH_B)
+		f->rtr |= SWP_RTR_SEND;
+	if (second & ENH_C)
+		f->rtr |= SWP_RTR_WRITE;
+	if (second & ENH_D)
+		f->rtr |= SWP_RTR_READ;
+}
+
+int swp_mpa_decode(enum swp_mpa_kind kind, __u8 max_rev, const __u8 *buf,
+		   size_t len, struct swp_mpa_frame *f, size_t *need)
+{
+	const __u8 *key = kind == SWP_MPA_REQUEST ? request_key : reply_key;
+	size_t n = len < SWP_MPA_KEY_LEN ? len : SWP_MPA_KEY_LEN;
+	bool enhanced;
+	__u16 pd_len;
+
+	/* what starts with anything else will not become a frame by waiting */
+	if (memcmp(buf, key, n))
+		return -EBADMSG;
+	if (len < SWP_MPA_HDR_LEN) {
+		*need = SWP_MPA_HDR_LEN;
+		return -EAGAIN;
+	}
+
+	if (buf[OFF_REV] < SWP_MPA_REV_MIN || buf[OFF_REV] > max_rev)
+		return -EPROTONOSUPPORT;
+	pd_len = get16(buf + OFF_PD_LEN);
+	if (pd_len > SWP_MPA_PD_MAX)
+		return -EMSGSIZE;
+	/* the flag was a reserved bit in revision 1: not checked there */
+	enhanced = buf[OFF_REV] >= 2 && (buf[OFF_FLAGS] & SWP_MPA_F_ENHANCED);
+	if (enhanced && pd_len < SWP_MPA_ENH_LEN)
+		return -EPROTO;
+
+	*need = SWP_MPA_HDR_LEN + pd_len;
+	if (len < *need)
+		return -EAGAIN;
+
+	memset(f, 0, sizeof(*f));
+	f->rev = buf[OFF_REV];
+	f->markers = buf[OFF_FLAGS] & SWP_MPA_F_MARKERS;
+	f->crc = buf[OFF_FLAGS] & SWP_MPA_F_CRC;
+	/* RFC 5044 section 7.1.1: R is not checked in a Request */
+	f->reject = kind == SWP_MPA_REPLY &&
+		    (buf[OFF_FLAGS] & SWP_MPA_F_REJECT);
+	f->enhanced = enhanced;
+	f->pd = buf + SWP_MPA_HDR_LEN;
+	f->pd_len = pd_len;
+	if (enhanced) {
+		decode_enhanced(f->pd, f);
+		f->pd += SWP_MPA_ENH_LEN;
+		f->pd_len -= SWP_MPA_ENH_LEN;
+	}
+	return 0;
+}
+
+int swp_mpa_encode(enum swp_mpa_kind kind, const struct swp_mpa_frame *f,
+		   __u8 *buf)
+{
+	__u32 pd_len = (__u32)f->pd_len + (f->enhanced ? SWP_MPA_ENH_LEN : 0);
+	__u8 *p = buf + SWP_MPA_HDR_LEN;
+	__u16 first, second;
+
+	if (pd_len > SWP_MPA_PD_MAX)
+		return -EMSGSIZE;
+
+	memcpy(buf, kind == SWP_MPA_REQUEST ? request_key : reply_key,
+	       SWP_MPA_KEY_LEN);
+	buf[OFF_FLAGS] = (__u8)((f->markers ? SWP_MPA_F_MARKERS : 0) |
+				(f->crc ? SWP_MPA_F_CRC : 0) |
+				(f->enhanced ? SWP_MPA_F_ENHANCED : 0));
+	if (kind == SWP_MPA_REPLY && f->reject)
+		buf[OFF_FLAGS] |= SWP_MPA_F_REJECT;
+	buf[OFF_REV] = f->rev;
+	put16(buf + OFF_PD_LEN, (__u16)pd_len);
+
+	if (f->enhanced) {
+		first = f->ird & ENH_DEPTH;
+		second = f->ord & ENH_DEPTH;
+		if (f->p2p) {
+			first |= ENH_A;
+			first |= f->rtr & SWP_RTR_SEND ? ENH_B : 0;
+			second |= f->rtr & SWP_RTR_WRITE ? ENH_C : 0;
+			second |= f->rtr & SWP_RTR_READ ? ENH_D : 0;
+		}
+		put16(p, first);
+		put16(p + 2, second);
+		p += SWP_MPA_ENH_LEN;
+	}
+	if (f->pd_len)
+		memcpy(p, f->pd, f->pd_len);
+	return (int)(SWP_MPA_HDR_LEN + pd_len);
+}
+
+void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
+		     struct swp_mpa_frame *req)
+{
+	memset(req, 0, sizeof(*req));
+	req->rev = rev;
+	req->crc = l->crc;
+	if (rev < 2)
+		return;
+	req->enhanced = true;
+	req->p2p = true;
+	req->rtr = l->rtr;
+	req->ird = min16(l->ird, l->max_ird);
+	req->ord = l->ord;
+}
+
+/* RFC 6581 section 9.1: IRD follows the initiator's ORD, ORD its IRD. */
+static void respond_depths(const struct swp_mpa_local *l,
+			   const struct swp_mpa_frame *req,
+			   struct swp_mpa_frame *rep,
+			   struct swp_mpa_result *res)
+{
+	__u16 ird = min16(l->ird, l->max_ird);
+
+	if (req->ord == SWP_MPA_DEPTH_NONE) {
+		res->ird = ird;
+		rep->ird = SWP_MPA_DEPTH_NONE;
+	} else {
+		res->ird = min16(max16(req->ord, ird), l->max_ird);
+		/* a Read RTR takes a place even when ORD is 0 */
+		if (!res->ird && rep->rtr & SWP_RTR_READ)
+			res->ird = 1;
+		rep->ird = res->ird;
+	}
+
+	if (req->ird == SWP_MPA_DEPTH_NONE) {
+		res->ord = l->ord;
+		rep->ord = SWP_MPA_DEPTH_NONE;
+	} else {
+		res->ord = min16(l->ord, req->ird);
+		rep->ord = res->ord;
+	}
+}
+
+enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
+				     const struct swp_mpa_frame *req,
+				     struct swp_mpa_frame *rep,
+				     struct swp_mpa_result *res)
+{
+	memset(res, 0, sizeof(*res));
+	if (req->markers) {
+		swp_mpa_refuse(req, l->ird, l->ord, rep);
+		return SWP_MPA_WANTS_MARKERS;
+	}
+
+	memset(rep, 0, sizeof(*rep));
+	rep->rev = req->rev;
+	/* RFC 5044 section 7.1.1: CRC is used when either end wants it */
+	res->crc = l->crc || req->crc;
+	rep->crc = res->crc;
+
+	if (!req->enhanced) {
+		/* the initiator's ORD is unknown, so as many as there can be */
+		res->ird = l->max_ird;
+		res->ord = l->ord;
+		return SWP_MPA_AGREED;
+	}
+
+	rep->enhanced = true;
+	rep->p2p = req->p2p;
+	if (req->p2p) {
+		/* RFC 6581 section 9.2: never none, even if none is common */
+		rep->rtr = req->rtr & l->rtr;
+		if (!rep->rtr)
+			rep->rtr = l->rtr;
+	}
+	respond_depths(l, req, rep, res);
+	return SWP_MPA_AGREED;
+}
+
+void swp_mpa_refuse(const struct swp_mpa_frame *req, __u16 ird, __u16 ord,
+		    struct swp_mpa_frame *rep)
+{
+	memset(rep, 0, sizeof(*rep));
+	rep->rev = req->rev;
+	rep->crc = req->crc;
+	rep->reject = true;
+	if (!req->enhanced)
+		return;
+	rep->enhanced = true;
+	rep->p2p = req->p2p;
+	rep->rtr = req->rtr;
+	rep->ird = ird & ENH_DEPTH;
+	rep->ord = ord & ENH_DEPTH;
+}
+
+enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
+				      const struct swp_mpa_frame *req,
+				      const struct swp_mpa_frame *rep,
+				      struct swp_mpa_result *res)
+{
+	__u16 ird = min16(l->ird, l->max_ird);
+	__u8 common;
+
+	memset(res, 0, sizeof(*res));
+	/* whoever refuses may know nothing of enhanced frames */
+	if (rep->reject)
+		return SWP_MPA_REJECTED;
+	if (rep->enhanced != req->enhanced)
+		return SWP_MPA_INVALID;
+	if (rep->markers)
+		return SWP_MPA_WANTS_MARKERS;
+
+	res->crc = req->crc || rep->crc;
+	if (!req->enhanced) {
+		res->ird = l->max_ird;
+		res->ord = l->ord;
+		return SWP_MPA_AGREED;
+	}
+
+	res->ord = l->ord;
+	if (rep->ird != SWP_MPA_DEPTH_NONE)
+		res->ord = min16(l->ord, rep->ird);
+
+	res->ird = ird;
+	if (rep->ord != SWP_MPA_DEPTH_NONE) {
+		if (rep->ord > l->max_ird)
+			return SWP_MPA_NO_IRD;
+		res->ird = max16(ird, rep->ord);
+	}
+
+	if (!req->p2p)
+		return SWP_MPA_AGREED;
+	common = req->rtr & rep->rtr;
+	if (common & SWP_RTR_WRITE) {
+		res->rtr = SWP_RTR_WRITE;
+	} else if (common & SWP_RTR_READ) {
+		res->rtr = SWP_RTR_READ;
+		res->ord = max16(res->ord, 1);
+	} else if (common & SWP_RTR_SEND) {
+		res->rtr = SWP_RTR_SEND;
+	} else {
+		return SWP_MPA_NO_RTR;
+	}
+	return SWP_MPA_AGREED;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * MPA start-up: the Request and Reply frames (RFC 5044 section 7.1, RFC 6581
+ * sections 6 and 9) and what the two ends agree upon by them.  Pure code.
+ */
+#ifndef SWP_PROTO_MPA_H
+#define SWP_PROTO_MPA_H
+
+#include "base.h"
+
+#define SWP_MPA_KEY_LEN		16
+#define SWP_MPA_HDR_LEN		20	/* key, flags, revision, PD_Length */
+#define SWP_MPA_PD_MAX		512	/* PD_Length, RFC 5044 section 7.1.1 */
+#define SWP_MPA_ENH_LEN		4	/* enhanced data, RFC 6581 section 9 */
+#define SWP_MPA_FRAME_MAX	(SWP_MPA_HDR_LEN + SWP_MPA_PD_MAX)
+
+#define SWP_MPA_REV_MIN		1	/* RFC 5044 */
+#define SWP_MPA_REV_MAX		2	/* RFC 6581 */
+
+/* IRD or ORD: "do not negotiate, the ULP does", RFC 6581 section 9.1 */
+#define SWP_MPA_DEPTH_NONE	0x3fff
+
+enum swp_mpa_kind {
+	SWP_MPA_REQUEST,
+	SWP_MPA_REPLY,
+};
+
+/* Octet 16 of a frame */
+enum swp_mpa_flags {
+	SWP_MPA_F_MARKERS	= 0x80,	/* M: markers wanted in what I receive */
+	SWP_MPA_F_CRC		= 0x40,	/* C: CRC wanted */
+	SWP_MPA_F_REJECT	= 0x20,	/* R: Reply only */
+	SWP_MPA_F_ENHANCED	= 0x10,	/* S: enhanced data, revision 2 on */
+};
+
+/* Ready-to-receive indications: first FPDU of a peer-to-peer initiator */
+enum swp_mpa_rtr {
+	SWP_RTR_SEND	= 1 << 0,	/* B: zero-length Send */
+	SWP_RTR_WRITE	= 1 << 1,	/* C: zero-length RDMA Write */
+	SWP_RTR_READ	= 1 << 2,	/* D: zero-length RDMA Read Request */
+};
+
+/* A Request or Reply frame; host byte order. */
+struct swp_mpa_frame {
+	__u8 rev;
+	bool markers;
+	bool crc;
+	bool reject;		/* Reply */
+	bool enhanced;		/* the fields up to ord count */
+	bool p2p;		/* A: peer-to-peer, an RTR follows the Reply */
+	__u8 rtr;		/* enum swp_mpa_rtr; 0 unless p2p */
+	__u16 ird;		/* 14 bits */
+	__u16 ord;
+	const __u8 *pd;		/* the ULP's private data */
+	__u16 pd_len;		/* without the enhanced data */
+};
+
+/* What this end wants and is able to do. */
+struct swp_mpa_local {
+	__u16 ird;		/* inbound reads the ULP asks for */
+	__u16 ord;		/* outbound reads the ULP asks for */
+	__u16 max_ird;		/* what could be granted, < SWP_MPA_DEPTH_NONE */
+	__u8 rtr;		/* kinds this end can send or take, not 0 */
+	bool crc;
+};
+
+/* What both ends agreed upon. */
+struct swp_mpa_result {
+	bool crc;
+	__u8 rtr;		/* initiator: the one kind to send; else 0 */
+	__u16 ird;		/* reads the peer may have outstanding */
+	__u16 ord;		/* reads this end may have outstanding */
+};
+
+enum swp_mpa_verdict {
+	SWP_MPA_AGREED,
+	SWP_MPA_REJECTED,	/* Reply with R=1 */
+	SWP_MPA_INVALID,	/* Reply does not answer the Request */
+	SWP_MPA_WANTS_MARKERS,	/* the peer insists on what is not supported */
+	SWP_MPA_NO_IRD,		/* Terminate with SWP_MPA_E_IRD */
+	SWP_MPA_NO_RTR,		/* Terminate with SWP_MPA_E_RTR */
+};
+
+/* Terminate codes of layer 2, etype 0 that belong to start-up, RFC 6581 s. 8 */
+enum swp_mpa_term_code {
+	SWP_MPA_E_LOCAL	= 0x05,
+	SWP_MPA_E_IRD	= 0x06,
+	SWP_MPA_E_RTR	= 0x07,
+};
+
+/*
+ * swp_mpa_decode - take in a frame piece by piece.
+ * @kind: what it has to be
+ * @max_rev: highest revision this end takes
+ * @buf, @len: what arrived so far, from the first octet of the frame
+ * @f: result when 0 is returned; f->pd points into @buf
+ * @need: octets, from the first one on, to read up to before the next call when
+ *        -EAGAIN is returned; size of the frame when 0 is.  Never reaches
+ *        beyond the frame: what follows belongs to the FPDU stream.
+ *
+ * Returns 0, -EAGAIN, or what makes the frame invalid, as soon as it is known:
+ * -EBADMSG wrong key, -EPROTONOSUPPORT revision, -EMSGSIZE PD_Length over 512,
+ * -EPROTO enhanced flag without room for the enhanced data.
+ */
+int swp_mpa_decode(enum swp_mpa_kind kind, __u8 max_rev, const __u8 *buf,
+		   size_t len, struct swp_mpa_frame *f, size_t *need);
+
+/*
+ * swp_mpa_encode - write a frame into @buf of SWP_MPA_FRAME_MAX octets.
+ * Returns its length, or -EMSGSIZE when the private data do not fit.
+ */
+int swp_mpa_encode(enum swp_mpa_kind kind, const struct swp_mpa_frame *f,
+		   __u8 *buf);
+
+/*
+ * swp_mpa_request - fill in a Request of revision @rev; private data are left
+ * to the caller.  Revision 2 is enhanced and peer-to-peer.
+ */
+void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
+		     struct swp_mpa_frame *req);
+
+/*
+ * swp_mpa_respond - the responder's part, when the ULP accepts.
+ * @rep: the Reply without private data
+ * Returns SWP_MPA_AGREED or SWP_MPA_WANTS_MARKERS (@rep then is a rejection).
+ */
+enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
+				     const struct swp_mpa_frame *req,
+				     struct swp_mpa_frame *rep,
+				     struct swp_mpa_result *res);
+
+/*
+ * swp_mpa_refuse - fill in a Reply with R=1; private data are the caller's.
+ * @ord: what the ULP needs, goes into an enhanced Reply (RFC 6581 s. 9.1)
+ */
+void swp_mpa_refuse(const struct swp_mpa_frame *req, __u16 ird, __u16 ord,
+		    struct swp_mpa_frame *rep);
+
+/* swp_mpa_conclude - the initiator's part; @res holds for SWP_MPA_AGREED. */
+enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
+				      const struct swp_mpa_frame *req,
+				      const struct swp_mpa_frame *rep,
+				      struct swp_mpa_result *res);
+
+#endif /* SWP_PROTO_MPA_H */
