@@ -177,7 +177,8 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
 		break;
 	case NETDEV_UNREGISTER:
-		/* RTNL is held: only queue */
+		/* RTNL is held: stop the traffic, queue the rest */
+		swp_cm_device_stop(dev);
 		ib_unregister_device_queued(ibdev);
 		break;
 	default:

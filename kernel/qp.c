@@ -633,7 +633,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	 * Only the connection manager starts streams, one per QP: the state
 	 * RESET or INIT can't be left behind our back except towards ERROR.
 	 */
-	if (qp->llp || qp->irq)
+	if (swp_qp_started(qp))
 		return -EINVAL;
 	ret = alloc_read_queues(qp, p->ird, p->ord);
 	if (ret)

@@ -227,6 +227,12 @@ int swp_qp_init_obj(struct swp_qp *qp);
 void swp_qp_destroy_obj(struct swp_qp *qp);
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
 
+/* Has the QP ever had a stream?  It gets one at most. */
+static inline bool swp_qp_started(const struct swp_qp *qp)
+{
+	return READ_ONCE(qp->irq);
+}
+
 /*
  * swp_qp_fail - a stream has failed; first call wins.  Socket lock held.
  * @t: reason; sent to the peer as Terminate unless it came from there

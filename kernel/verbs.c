@@ -310,6 +310,9 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct swp_qp *qp = to_swp_qp(ibqp);
 
+	/* a connect still under way must not hold on to us until it times out */
+	if (!swp_qp_started(qp))
+		swp_cm_qp_gone(qp);
 	swp_qp_destroy_obj(qp);
 	free_queues(qp);
 	atomic_dec(&qp->dev->num_qp);
@@ -325,9 +328,11 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_ACCESS_FLAGS)
 		qp->access = attr->qp_access_flags;
-	if (mask & IB_QP_STATE)
-		return swp_qp_modify_state(qp, attr->qp_state);
-	return 0;
+	if (!(mask & IB_QP_STATE))
+		return 0;
+	if (attr->qp_state == IB_QPS_ERR && !swp_qp_started(qp))
+		swp_cm_qp_gone(qp);
+	return swp_qp_modify_state(qp, attr->qp_state);
 }
 
 static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
