@@ -18,7 +18,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 {
 	struct swp_device *dev = to_swp_dev(ibdev);
 
-	if (udata->inlen || udata->outlen)
+	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = SWP_ABI_VERSION;
