@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The lock of the data path: held for some hundred nanoseconds, never across a
+// system call.  Usable with std::lock_guard.
+#ifndef SOFTWARP_COMMON_SPINLOCK_HPP
+#define SOFTWARP_COMMON_SPINLOCK_HPP
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace softwarp {
+
+class Spinlock {
+  public:
+    void lock() noexcept {
+        while (taken_.exchange(true, std::memory_order_acquire))
+            wait();
+    }
+
+    void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+  private:
+    // With one CPU the holder only runs on when the waiter gives way, so
+    // spinning is bounded.
+    void wait() const noexcept {
+        for (int spin = 0; taken_.load(std::memory_order_relaxed); ++spin) {
+            if (spin < 1000)
+                pause();
+            else
+                sched_yield();
+        }
+    }
+
+    static void pause() noexcept {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+
+    std::atomic<bool> taken_{false};
+};
+
+} // namespace softwarp
+
+#endif // SOFTWARP_COMMON_SPINLOCK_HPP

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// libibverbs' private provider interface, ABI 34 (rdma-core 34 to 56, LP64):
+// the structures and functions this provider relies on, and no more.  Members
+// it has no use for are only there to keep their room.  Every number relied on
+// is asserted here; those of public structures are asserted too, so that a
+// changed <infiniband/verbs.h> stops the build.
+#ifndef SOFTWARP_VERBS_ABI34_HPP
+#define SOFTWARP_VERBS_ABI34_HPP
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+
+namespace softwarp::abi34 {
+
+static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "the layouts below are those of LP64");
+
+// Public structures -----------------------------------------------------------
+
+static_assert(sizeof(ibv_device) == 664);
+static_assert(sizeof(ibv_context) == 328);
+static_assert(offsetof(ibv_context, device) == 0);
+static_assert(offsetof(ibv_context, ops) == 8);
+static_assert(offsetof(ibv_context, cmd_fd) == 264);
+static_assert(offsetof(ibv_context, async_fd) == 268);
+static_assert(offsetof(ibv_context, num_comp_vectors) == 272);
+static_assert(sizeof(ibv_pd) == 16);
+static_assert(sizeof(ibv_mr) == 48);
+static_assert(sizeof(ibv_cq) == 128);
+static_assert(offsetof(ibv_cq, context) == 0);
+static_assert(offsetof(ibv_cq, cqe) == 28);
+static_assert(sizeof(ibv_cq_ex) == 288);
+static_assert(sizeof(ibv_qp) == 160);
+static_assert(offsetof(ibv_qp, context) == 0);
+static_assert(offsetof(ibv_qp, send_cq) == 24);
+static_assert(offsetof(ibv_qp, recv_cq) == 32);
+static_assert(offsetof(ibv_qp, handle) == 48);
+static_assert(offsetof(ibv_qp, qp_num) == 52);
+static_assert(offsetof(ibv_qp, state) == 56);
+// 352 with rdma-core 44, 360 from 45 on; see VerbsQp.
+static_assert(sizeof(ibv_qp_ex) == 352 || sizeof(ibv_qp_ex) == 360);
+static_assert(sizeof(ibv_sge) == 16);
+static_assert(sizeof(ibv_recv_wr) == 32);
+static_assert(sizeof(ibv_send_wr) == 128);
+static_assert(sizeof(ibv_wc) == 48);
+static_assert(sizeof(ibv_qp_init_attr) == 64);
+static_assert(offsetof(ibv_qp_init_attr, cap) == 32);
+static_assert(sizeof(ibv_device_attr) == 232);
+
+// Discovery ---------------------------------------------------------------------
+
+using Unused = void (*)();
+
+struct ListNode {
+    ListNode *next;
+    ListNode *prev;
+};
+
+enum class MatchKind : std::uint8_t { end = 0, pci = 1, modalias = 2, driver_id = 3 };
+
+struct VerbsMatchEnt {
+    void *driver_data;
+    union {
+        const char *modalias;
+        std::uint64_t driver_id;
+    } u;
+    std::uint16_t vendor;
+    std::uint16_t device;
+    MatchKind kind;
+};
+static_assert(sizeof(VerbsMatchEnt) == 24 && alignof(VerbsMatchEnt) == 8);
+static_assert(offsetof(VerbsMatchEnt, u) == 8);
+static_assert(offsetof(VerbsMatchEnt, vendor) == 16);
+static_assert(offsetof(VerbsMatchEnt, device) == 18);
+static_assert(offsetof(VerbsMatchEnt, kind) == 20);
+
+struct VerbsSysfsDev {
+    ListNode entry;
+    void *provider_data;
+    const VerbsMatchEnt *match;
+    unsigned int flags;
+    std::array<char, 64> sysfs_name;
+    dev_t sysfs_cdev;
+    std::array<char, 64> ibdev_name;
+    std::array<char, 256> ibdev_path;
+    std::array<char, 512> modalias;
+    std::uint64_t node_guid;
+    std::uint32_t driver_id;
+    int node_type;
+    int ibdev_idx;
+    std::uint32_t num_ports;
+    std::uint32_t abi_ver;
+    timespec time_created;
+};
+static_assert(sizeof(VerbsSysfsDev) == 992 && alignof(VerbsSysfsDev) == 8);
+static_assert(offsetof(VerbsSysfsDev, provider_data) == 16);
+static_assert(offsetof(VerbsSysfsDev, match) == 24);
+static_assert(offsetof(VerbsSysfsDev, flags) == 32);
+static_assert(offsetof(VerbsSysfsDev, sysfs_name) == 36);
+static_assert(offsetof(VerbsSysfsDev, sysfs_cdev) == 104);
+static_assert(offsetof(VerbsSysfsDev, ibdev_name) == 112);
+static_assert(offsetof(VerbsSysfsDev, ibdev_path) == 176);
+static_assert(offsetof(VerbsSysfsDev, modalias) == 432);
+static_assert(offsetof(VerbsSysfsDev, node_guid) == 944);
+static_assert(offsetof(VerbsSysfsDev, driver_id) == 952);
+static_assert(offsetof(VerbsSysfsDev, node_type) == 956);
+static_assert(offsetof(VerbsSysfsDev, ibdev_idx) == 960);
+static_assert(offsetof(VerbsSysfsDev, num_ports) == 964);
+static_assert(offsetof(VerbsSysfsDev, abi_ver) == 968);
+static_assert(offsetof(VerbsSysfsDev, time_created) == 976);
+
+struct VerbsDeviceOps;
+
+// Filled in by the library, except what follows it in our own structure.
+struct VerbsDevice {
+    ibv_device device;
+    const VerbsDeviceOps *ops;
+    std::uint32_t refcount;
+    ListNode entry;
+    VerbsSysfsDev *sysfs;
+    std::uint64_t core_support;
+};
+static_assert(sizeof(VerbsDevice) == 712 && alignof(VerbsDevice) == 8);
+static_assert(offsetof(VerbsDevice, device) == 0);
+static_assert(offsetof(VerbsDevice, ops) == 664);
+static_assert(offsetof(VerbsDevice, refcount) == 672);
+static_assert(offsetof(VerbsDevice, entry) == 680);
+static_assert(offsetof(VerbsDevice, sysfs) == 696);
+static_assert(offsetof(VerbsDevice, core_support) == 704);
+
+// An ibv_context with private members before it.
+struct VerbsContext {
+    std::array<std::uint64_t, 40> library_private;
+    ibv_context context;
+};
+static_assert(sizeof(VerbsContext) == 648 && alignof(VerbsContext) == 8);
+static_assert(offsetof(VerbsContext, context) == 320);
+
+struct VerbsDeviceOps {
+    const char *name;
+    std::uint32_t match_min_abi_version;
+    std::uint32_t match_max_abi_version;
+    const VerbsMatchEnt *match_table;
+    const VerbsDeviceOps **static_providers;
+    bool (*match_device)(VerbsSysfsDev *);
+    VerbsContext *(*alloc_context)(ibv_device *, int cmd_fd, void *private_data);
+    VerbsContext *(*import_context)(ibv_device *, int cmd_fd);
+    VerbsDevice *(*alloc_device)(VerbsSysfsDev *);
+    void (*uninit_device)(VerbsDevice *);
+};
+static_assert(sizeof(VerbsDeviceOps) == 72 && alignof(VerbsDeviceOps) == 8);
+static_assert(offsetof(VerbsDeviceOps, match_min_abi_version) == 8);
+static_assert(offsetof(VerbsDeviceOps, match_max_abi_version) == 12);
+static_assert(offsetof(VerbsDeviceOps, match_table) == 16);
+static_assert(offsetof(VerbsDeviceOps, static_providers) == 24);
+static_assert(offsetof(VerbsDeviceOps, match_device) == 32);
+static_assert(offsetof(VerbsDeviceOps, alloc_context) == 40);
+static_assert(offsetof(VerbsDeviceOps, import_context) == 48);
+static_assert(offsetof(VerbsDeviceOps, alloc_device) == 56);
+static_assert(offsetof(VerbsDeviceOps, uninit_device) == 64);
+
+// Objects -----------------------------------------------------------------------
+
+struct VerbsMr {
+    ibv_mr mr;
+    int mr_type;
+    int access;
+};
+static_assert(sizeof(VerbsMr) == 56 && alignof(VerbsMr) == 8);
+static_assert(offsetof(VerbsMr, mr_type) == 48);
+static_assert(offsetof(VerbsMr, access) == 52);
+
+// Room for an ibv_cq_ex, although the plain create_cq only needs an ibv_cq.
+struct VerbsCq {
+    ibv_cq cq;
+    std::array<std::uint64_t, 20> rest;
+};
+static_assert(sizeof(VerbsCq) == sizeof(ibv_cq_ex) && alignof(VerbsCq) == 8);
+
+// The library reads a flag word behind ibv_qp_ex in every QP; the word is at
+// 352 in rdma-core 44 and at 360 later, in structures of 368 and 376 bytes.
+// All of it zero means a plain QP to both.
+struct VerbsQp {
+    ibv_qp qp;
+    std::array<std::uint64_t, 28> rest;
+};
+static_assert(sizeof(VerbsQp) == 384 && alignof(VerbsQp) == 8);
+
+// Slots -------------------------------------------------------------------------
+
+// Sorted by name.  A null slot keeps the library's stub (EOPNOTSUPP).
+struct VerbsContextOps {
+    Unused advise_mr;
+    Unused alloc_dm;
+    Unused alloc_mw;
+    Unused alloc_null_mr;
+    Unused alloc_parent_domain;
+    ibv_pd *(*alloc_pd)(ibv_context *);
+    Unused alloc_td;
+    void (*async_event)(ibv_context *, ibv_async_event *);
+    Unused attach_counters_point_flow;
+    Unused attach_mcast;
+    Unused bind_mw;
+    Unused close_xrcd;
+    Unused cq_event;
+    Unused create_ah;
+    Unused create_counters;
+    ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector);
+    Unused create_cq_ex;
+    Unused create_flow;
+    Unused create_flow_action_esp;
+    ibv_qp *(*create_qp)(ibv_pd *, ibv_qp_init_attr *);
+    Unused create_qp_ex;
+    Unused create_rwq_ind_table;
+    Unused create_srq;
+    Unused create_srq_ex;
+    Unused create_wq;
+    Unused dealloc_mw;
+    int (*dealloc_pd)(ibv_pd *);
+    Unused dealloc_td;
+    int (*dereg_mr)(VerbsMr *);
+    Unused destroy_ah;
+    Unused destroy_counters;
+    int (*destroy_cq)(ibv_cq *);
+    Unused destroy_flow;
+    Unused destroy_flow_action;
+    int (*destroy_qp)(ibv_qp *);
+    Unused destroy_rwq_ind_table;
+    Unused destroy_srq;
+    Unused destroy_wq;
+    Unused detach_mcast;
+    void (*free_context)(ibv_context *);
+    Unused free_dm;
+    Unused get_srq_num;
+    Unused import_dm;
+    Unused import_mr;
+    Unused import_pd;
+    Unused modify_cq;
+    Unused modify_flow_action_esp;
+    int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
+    Unused modify_qp_rate_limit;
+    Unused modify_srq;
+    Unused modify_wq;
+    Unused open_qp;
+    Unused open_xrcd;
+    int (*poll_cq)(ibv_cq *, int, ibv_wc *);
+    int (*post_recv)(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **);
+    int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **);
+    Unused post_srq_ops;
+    Unused post_srq_recv;
+    int (*query_device_ex)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
+                           std::size_t);
+    Unused query_ece;
+    int (*query_port)(ibv_context *, std::uint8_t, ibv_port_attr *);
+    int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
+    Unused query_qp_data_in_order;
+    Unused query_rt_values;
+    Unused query_srq;
+    Unused read_counters;
+    Unused reg_dm_mr;
+    Unused reg_dmabuf_mr;
+    ibv_mr *(*reg_mr)(ibv_pd *, void *, std::size_t, std::uint64_t hca_va, int access);
+    int (*req_notify_cq)(ibv_cq *, int solicited_only);
+    Unused rereg_mr;
+    Unused resize_cq;
+    Unused set_ece;
+    Unused unimport_dm;
+    Unused unimport_mr;
+    Unused unimport_pd;
+};
+static_assert(sizeof(VerbsContextOps) == 608);
+static_assert(offsetof(VerbsContextOps, alloc_pd) == 40);
+static_assert(offsetof(VerbsContextOps, async_event) == 56);
+static_assert(offsetof(VerbsContextOps, create_cq) == 120);
+static_assert(offsetof(VerbsContextOps, create_qp) == 152);
+static_assert(offsetof(VerbsContextOps, dealloc_pd) == 208);
+static_assert(offsetof(VerbsContextOps, dereg_mr) == 224);
+static_assert(offsetof(VerbsContextOps, destroy_cq) == 248);
+static_assert(offsetof(VerbsContextOps, destroy_qp) == 272);
+static_assert(offsetof(VerbsContextOps, free_context) == 312);
+static_assert(offsetof(VerbsContextOps, modify_qp) == 376);
+static_assert(offsetof(VerbsContextOps, poll_cq) == 424);
+static_assert(offsetof(VerbsContextOps, post_recv) == 432);
+static_assert(offsetof(VerbsContextOps, post_send) == 440);
+static_assert(offsetof(VerbsContextOps, query_device_ex) == 464);
+static_assert(offsetof(VerbsContextOps, query_port) == 480);
+static_assert(offsetof(VerbsContextOps, query_qp) == 488);
+static_assert(offsetof(VerbsContextOps, reg_mr) == 544);
+static_assert(offsetof(VerbsContextOps, req_notify_cq) == 552);
+static_assert(offsetof(VerbsContextOps, unimport_pd) == 600);
+
+// Command buffers ---------------------------------------------------------------
+
+static_assert(sizeof(ib_uverbs_cmd_hdr) == 8);
+static_assert(sizeof(ib_uverbs_get_context) == 8);
+static_assert(sizeof(ib_uverbs_get_context_resp) == 8);
+static_assert(sizeof(ib_uverbs_alloc_pd) == 8);
+static_assert(sizeof(ib_uverbs_alloc_pd_resp) == 4);
+static_assert(sizeof(ib_uverbs_reg_mr) == 40);
+static_assert(sizeof(ib_uverbs_reg_mr_resp) == 12);
+static_assert(sizeof(ib_uverbs_create_cq) == 32);
+static_assert(sizeof(ib_uverbs_create_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_create_qp) == 56);
+static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
+static_assert(sizeof(ib_uverbs_modify_qp) == 112);
+static_assert(sizeof(ib_uverbs_query_qp) == 16);
+static_assert(sizeof(ib_uverbs_query_port) == 16);
+static_assert(sizeof(ib_uverbs_ex_query_device_resp) == 304);
+static_assert(sizeof(ib_uverbs_post_send) == 24);
+static_assert(sizeof(ib_uverbs_post_send_resp) == 4);
+
+// Functions ---------------------------------------------------------------------
+//
+// Version node IBVERBS_PRIVATE_34.  Those returning int return 0 or a positive
+// errno.  Command buffers are declared as void pointers: command.hpp builds
+// them, and their sizes are passed beside.
+
+extern "C" {
+void verbs_register_driver_34(const VerbsDeviceOps *ops);
+void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, std::size_t alloc_size,
+                                    VerbsContext *context_offset, std::uint32_t driver_id);
+void verbs_uninit_context(VerbsContext *context);
+void verbs_set_ops(VerbsContext *context, const VerbsContextOps *ops);
+
+int ibv_cmd_get_context(VerbsContext *context, void *cmd, std::size_t cmd_size, void *resp,
+                        std::size_t resp_size);
+int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
+                             ibv_device_attr_ex *attr, std::size_t attr_size,
+                             ib_uverbs_ex_query_device_resp *resp, std::size_t *resp_size);
+int ibv_cmd_query_port(ibv_context *context, std::uint8_t port_num, ibv_port_attr *attr, void *cmd,
+                       std::size_t cmd_size);
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *cmd, std::size_t cmd_size, void *resp,
+                     std::size_t resp_size);
+int ibv_cmd_dealloc_pd(ibv_pd *pd);
+int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va, int access,
+                   VerbsMr *mr, void *cmd, std::size_t cmd_size, void *resp, std::size_t resp_size);
+int ibv_cmd_dereg_mr(VerbsMr *mr);
+int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
+                      ibv_cq *cq, void *cmd, std::size_t cmd_size, void *resp,
+                      std::size_t resp_size);
+int ibv_cmd_destroy_cq(ibv_cq *cq);
+int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *cmd,
+                      std::size_t cmd_size, void *resp, std::size_t resp_size);
+int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr,
+                     void *cmd, std::size_t cmd_size);
+int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, void *cmd,
+                      std::size_t cmd_size);
+int ibv_cmd_destroy_qp(ibv_qp *qp);
+int ibv_cmd_post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
+}
+
+} // namespace softwarp::abi34
+
+#endif // SOFTWARP_VERBS_ABI34_HPP

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Devices and contexts: the ABI check, the slots, and what is asked of the
+// device as a whole.
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "command.hpp"
+#include "complain.hpp"
+#include "objects.hpp"
+#include "provider.hpp"
+
+namespace softwarp {
+
+namespace {
+
+constexpr abi34::VerbsContextOps context_ops = [] {
+    abi34::VerbsContextOps ops{};
+    ops.alloc_pd = alloc_pd;
+    ops.async_event = async_event;
+    ops.create_cq = create_cq;
+    ops.create_qp = create_qp;
+    ops.dealloc_pd = dealloc_pd;
+    ops.dereg_mr = dereg_mr;
+    ops.destroy_cq = destroy_cq;
+    ops.destroy_qp = destroy_qp;
+    ops.free_context = free_context;
+    ops.modify_qp = modify_qp;
+    ops.poll_cq = poll_cq;
+    ops.post_recv = post_recv;
+    ops.post_send = post_send;
+    ops.query_device_ex = query_device_ex;
+    ops.query_port = query_port;
+    ops.query_qp = query_qp;
+    ops.reg_mr = reg_mr;
+    ops.req_notify_cq = req_notify_cq;
+    return ops;
+}();
+
+// Returns 0 or EPROTONOSUPPORT, after telling the user what to do.
+int check_abi(const char *device, std::uint32_t kernel) noexcept {
+    if (kernel == SWP_ABI_VERSION)
+        return 0;
+    complain("softwarp: %s: the kernel module speaks ABI version %u, this libibverbs provider "
+             "version %u; install %s of the same release%s\n",
+             device, kernel, unsigned{SWP_ABI_VERSION},
+             kernel > SWP_ABI_VERSION ? "the provider (libsoftwarp-rdmav34.so)"
+                                      : "the kernel module (softwarp.ko)",
+             kernel > SWP_ABI_VERSION ? "" : " and load it again");
+    return EPROTONOSUPPORT;
+}
+
+// Returns 0 or a positive errno.
+int open_context(Context &context, const Device &device) noexcept {
+    const char *name = device.base.device.name;
+    // Asked first, because a module of another version may refuse the command.
+    int error = check_abi(name, device.abi_version);
+    if (error != 0)
+        return error;
+
+    Request<ib_uverbs_get_context, swp_uctx_req> request{
+        swp_uctx_req{.abi_version = SWP_ABI_VERSION, .reserved = 0}};
+    Response<ib_uverbs_get_context_resp, swp_uctx_resp> response;
+    error = abi34::ibv_cmd_get_context(&context.base, request.data(), request.size(),
+                                       response.data(), response.size());
+    if (error != 0)
+        return error;
+    error = check_abi(name, response.tail().abi_version);
+    if (error != 0)
+        return error;
+
+    context.qps = new (std::nothrow) QpTable;
+    return context.qps != nullptr ? 0 : ENOMEM;
+}
+
+} // namespace
+
+abi34::VerbsDevice *alloc_device(abi34::VerbsSysfsDev *sysfs) noexcept {
+    std::unique_ptr<Device> device{new (std::nothrow) Device{}};
+    if (!device)
+        return nullptr;
+    device->abi_version = sysfs->abi_ver;
+    return &device.release()->base;
+}
+
+void uninit_device(abi34::VerbsDevice *device) noexcept {
+    delete to_device(&device->device);
+}
+
+abi34::VerbsContext *alloc_context(ibv_device *device, int cmd_fd,
+                                   void * /*private_data*/) noexcept {
+    // The library takes the place of the VerbsContext in our block as a null
+    // based pointer.  It owns cmd_fd from here on, also when it fails.
+    auto *context = static_cast<Context *>(abi34::_verbs_init_and_alloc_context(
+        device, cmd_fd, sizeof(Context), nullptr, SWP_DRIVER_ID));
+    if (context == nullptr)
+        return nullptr;
+
+    const int error = open_context(*context, *to_device(device));
+    if (error != 0) {
+        abi34::verbs_uninit_context(&context->base);
+        std::free(context);
+        errno = error;
+        return nullptr;
+    }
+    abi34::verbs_set_ops(&context->base, &context_ops);
+    return &context->base;
+}
+
+void free_context(ibv_context *ibcontext) noexcept {
+    Context *context = to_context(ibcontext);
+    delete context->qps;
+    abi34::verbs_uninit_context(&context->base);
+    std::free(context);
+}
+
+int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
+                    ibv_device_attr_ex *attr, std::size_t attr_size) noexcept {
+    ib_uverbs_ex_query_device_resp response{};
+    std::size_t response_size = sizeof(response);
+    const int error =
+        abi34::ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size);
+    if (error != 0)
+        return error;
+    // major << 32 | minor << 16 | patch, as other drivers have it.
+    const std::uint64_t version = response.base.fw_ver;
+    auto &text = attr->orig_attr.fw_ver;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
+    std::snprintf(text, sizeof(text), "%u.%u.%u", static_cast<unsigned>(version >> 32),
+                  static_cast<unsigned>(version >> 16 & 0xffff),
+                  static_cast<unsigned>(version & 0xffff));
+    return 0;
+}
+
+int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr) noexcept {
+    Request<ib_uverbs_query_port> request;
+    return abi34::ibv_cmd_query_port(context, port, attr, request.data(), request.size());
+}
+
+// The library keeps a copy of the QP's state for the application's eyes.
+void async_event(ibv_context * /*context*/, ibv_async_event *event) noexcept {
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR: event->element.qp->state = IBV_QPS_ERR; break;
+    default: break;
+    }
+}
+
+} // namespace softwarp

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "doorbell.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "abi34.hpp"
+
+namespace softwarp {
+
+void Doorbell::prepare(std::uint32_t qp_handle) noexcept {
+    const ib_uverbs_cmd_hdr header{
+        .command = IB_USER_VERBS_CMD_POST_SEND,
+        .in_words = bytes / 4,
+        .out_words = sizeof(response_) / 4,
+    };
+    ib_uverbs_post_send core{};
+    core.response = reinterpret_cast<std::uintptr_t>(&response_);
+    core.qp_handle = qp_handle;
+    core.wqe_size = sizeof(ib_uverbs_send_wr);
+    std::memcpy(command_.data(), &header, sizeof(header));
+    std::memcpy(command_.data() + sizeof(header), &core, sizeof(core));
+}
+
+int Doorbell::ring(ibv_qp &qp) noexcept {
+    for (;;) {
+        const ssize_t n = write(qp.context->cmd_fd, command_.data(), bytes);
+        if (n == static_cast<ssize_t>(bytes))
+            return 0;
+        if (n >= 0)
+            return EIO;
+        if (errno == EINTR)
+            continue;
+        // The kernel takes no write() from a process that changed its
+        // credentials after opening the device; the library's ioctl it takes.
+        if (errno == EACCES) {
+            ibv_send_wr *bad = nullptr;
+            return abi34::ibv_cmd_post_send(&qp, nullptr, &bad);
+        }
+        return errno;
+    }
+}
+
+} // namespace softwarp

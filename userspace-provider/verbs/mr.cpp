@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Memory regions: pinned and described by the kernel, there are only the keys
+// here.
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include "command.hpp"
+#include "provider.hpp"
+
+namespace softwarp {
+
+ibv_mr *reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va,
+               int access) noexcept {
+    std::unique_ptr<abi34::VerbsMr> mr{new (std::nothrow) abi34::VerbsMr{}};
+    if (!mr) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    Request<ib_uverbs_reg_mr> request;
+    Response<ib_uverbs_reg_mr_resp> response;
+    const int error =
+        abi34::ibv_cmd_reg_mr(pd, addr, length, hca_va, access, mr.get(), request.data(),
+                              request.size(), response.data(), response.size());
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    return &mr.release()->mr;
+}
+
+int dereg_mr(abi34::VerbsMr *mr) noexcept {
+    const int error = abi34::ibv_cmd_dereg_mr(mr);
+    if (error == 0)
+        delete mr;
+    return error;
+}
+
+} // namespace softwarp

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The provider's objects.  Each begins with the library's structure, so that
+// the pointers the application holds convert to ours.
+#ifndef SOFTWARP_VERBS_OBJECTS_HPP
+#define SOFTWARP_VERBS_OBJECTS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+#include <unordered_map>
+
+#include "abi34.hpp"
+#include "common/mapping.hpp"
+#include "common/spinlock.hpp"
+#include "doorbell.hpp"
+#include "ring.hpp"
+
+namespace softwarp {
+
+struct Qp;
+
+struct Device {
+    abi34::VerbsDevice base;
+    std::uint32_t abi_version; // ib_device_ops.uverbs_abi_ver
+};
+
+// Which QP owns a number, as far as completions are concerned.  The kernel may
+// give the number of a destroyed QP to a new one before destroy_qp() of the
+// old one has returned; then the old one's completions are removed on behalf
+// of the new one, and destroy_qp() must not touch those that followed.
+class QpTable {
+  public:
+    // Enters @qp, whose number the kernel has just assigned; no completion of
+    // its own can exist yet.  Returns 0 or ENOMEM.
+    [[nodiscard]] int add(Qp &qp) noexcept;
+    // Takes @qp out, which the kernel has destroyed, with its completions.
+    void remove(Qp &qp) noexcept;
+
+  private:
+    std::mutex mutex_; // protects the map; taken outside of the CQ locks
+    std::unordered_map<std::uint32_t, Qp *> by_number_;
+};
+
+// The library allocates this one as raw zeroed memory: nothing in it may need
+// a constructor.
+struct Context {
+    abi34::VerbsContext base;
+    QpTable *qps;
+};
+
+struct Cq {
+    abi34::VerbsCq base{};
+    Mapping memory;
+    alignas(64) Spinlock lock; // protects the consumer side of ring
+    CompletionRing ring;
+};
+
+struct Qp {
+    abi34::VerbsQp base{};
+    Mapping sq_memory;
+    Mapping rq_memory;
+    Doorbell doorbell;
+    alignas(64) Spinlock sq_lock; // protects sq
+    SendQueue sq;
+    alignas(64) Spinlock rq_lock; // protects rq
+    RecvQueue rq;
+};
+
+static_assert(std::is_trivial_v<Context>);
+static_assert(std::is_standard_layout_v<Device> && offsetof(Device, base) == 0);
+static_assert(std::is_standard_layout_v<Context> && offsetof(Context, base) == 0);
+static_assert(std::is_standard_layout_v<Cq> && offsetof(Cq, base) == 0);
+static_assert(std::is_standard_layout_v<Qp> && offsetof(Qp, base) == 0);
+
+inline Device *to_device(ibv_device *device) {
+    return reinterpret_cast<Device *>(device);
+}
+
+inline Context *to_context(ibv_context *context) {
+    auto *end = reinterpret_cast<std::byte *>(context);
+    return reinterpret_cast<Context *>(end - offsetof(abi34::VerbsContext, context));
+}
+
+inline Cq *to_cq(ibv_cq *cq) {
+    return reinterpret_cast<Cq *>(cq);
+}
+
+inline Qp *to_qp(ibv_qp *qp) {
+    return reinterpret_cast<Qp *>(qp);
+}
+
+} // namespace softwarp
+
+#endif // SOFTWARP_VERBS_OBJECTS_HPP

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Queue pairs.  Posting works on the mapped rings and enters the kernel only
+// when the ring's kick word says so.
+#include <cerrno>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "command.hpp"
+#include "complain.hpp"
+#include "objects.hpp"
+#include "provider.hpp"
+
+namespace softwarp {
+
+namespace {
+
+void purge(ibv_cq *ibcq, std::uint32_t qp_num) noexcept {
+    if (ibcq == nullptr)
+        return;
+    Cq &cq = *to_cq(ibcq);
+    const std::lock_guard guard{cq.lock};
+    cq.ring.purge(qp_num);
+}
+
+void purge_completions_of(const ibv_qp &qp) noexcept {
+    purge(qp.send_cq, qp.qp_num);
+    if (qp.recv_cq != qp.send_cq)
+        purge(qp.recv_cq, qp.qp_num);
+}
+
+// Returns 0 or a positive errno.  @cap: what the kernel granted.
+int map_rings(Qp &qp, int cmd_fd, const swp_create_qp_resp &kernel, const ibv_qp_cap &cap,
+              bool signal_all) noexcept {
+    const bool sq_sane =
+        kernel.sq_entries == 0 || ring_is_sane(kernel.sq_bytes, kernel.sq_entries, kernel.sq_stride,
+                                               sqe_bytes(cap.max_send_sge, kernel.max_inline));
+    const bool rq_sane =
+        kernel.rq_entries == 0 || ring_is_sane(kernel.rq_bytes, kernel.rq_entries, kernel.rq_stride,
+                                               rqe_bytes(cap.max_recv_sge));
+    if (!sq_sane || !rq_sane) {
+        complain("softwarp: the kernel module describes an impossible queue pair (send %u x %u in "
+                 "%u bytes, receive %u x %u in %u bytes); install module and provider of the same "
+                 "release\n",
+                 kernel.sq_entries, kernel.sq_stride, kernel.sq_bytes, kernel.rq_entries,
+                 kernel.rq_stride, kernel.rq_bytes);
+        return EPROTO;
+    }
+    if (kernel.sq_entries != 0) {
+        const int error = qp.sq_memory.map(cmd_fd, kernel.sq_key, kernel.sq_bytes);
+        if (error != 0)
+            return error;
+        qp.sq = SendQueue{WorkRing{qp.sq_memory.data(), kernel.sq_entries, kernel.sq_stride},
+                          cap.max_send_sge, kernel.max_inline, signal_all};
+    }
+    if (kernel.rq_entries != 0) {
+        const int error = qp.rq_memory.map(cmd_fd, kernel.rq_key, kernel.rq_bytes);
+        if (error != 0)
+            return error;
+        qp.rq = RecvQueue{WorkRing{qp.rq_memory.data(), kernel.rq_entries, kernel.rq_stride},
+                          cap.max_recv_sge};
+    }
+    return 0;
+}
+
+// Ends a post call.  A doorbell that fails is reported for the whole list: the
+// requests stay in the ring, but the device is gone or does not serve the QP.
+template<class Wr>
+int finish_post(Qp &qp, const PostResult &result, Wr *first, Wr **bad_wr) noexcept {
+    if (!result.doorbell)
+        return result.error;
+    const int error = qp.doorbell.ring(qp.base.qp);
+    if (error == 0 || result.error != 0)
+        return result.error;
+    *bad_wr = first;
+    return error;
+}
+
+} // namespace
+
+int QpTable::add(Qp &qp) noexcept {
+    const std::uint32_t number = qp.base.qp.qp_num;
+    const std::lock_guard guard{mutex_};
+    try {
+        Qp *&owner = by_number_[number];
+        if (owner != nullptr)
+            purge_completions_of(owner->base.qp);
+        owner = &qp;
+    } catch (const std::bad_alloc &) {
+        return ENOMEM;
+    }
+    return 0;
+}
+
+void QpTable::remove(Qp &qp) noexcept {
+    const std::lock_guard guard{mutex_};
+    const auto it = by_number_.find(qp.base.qp.qp_num);
+    if (it == by_number_.end() || it->second != &qp)
+        return;
+    purge_completions_of(qp.base.qp);
+    by_number_.erase(it);
+}
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
+    std::unique_ptr<Qp> qp{new (std::nothrow) Qp};
+    if (!qp) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    Request<ib_uverbs_create_qp> request;
+    Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
+    ibv_qp &ibqp = qp->base.qp;
+    int error = abi34::ibv_cmd_create_qp(pd, &ibqp, attr, request.data(), request.size(),
+                                         response.data(), response.size());
+    if (error == 0) {
+        const swp_create_qp_resp kernel = response.tail();
+        attr->cap.max_inline_data = kernel.max_inline;
+        error = map_rings(*qp, pd->context->cmd_fd, kernel, attr->cap, attr->sq_sig_all != 0);
+        if (error == 0)
+            error = to_context(pd->context)->qps->add(*qp);
+        if (error != 0)
+            abi34::ibv_cmd_destroy_qp(&ibqp);
+    }
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    qp->doorbell.prepare(ibqp.handle);
+    return &qp.release()->base.qp;
+}
+
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept {
+    Request<ib_uverbs_query_qp> request;
+    return abi34::ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, request.data(), request.size());
+}
+
+int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept {
+    Request<ib_uverbs_modify_qp> request;
+    const int error =
+        abi34::ibv_cmd_modify_qp(ibqp, attr, attr_mask, request.data(), request.size());
+    if (error == 0 && (attr_mask & IBV_QP_STATE) != 0 && attr->qp_state == IBV_QPS_RESET) {
+        Qp &qp = *to_qp(ibqp);
+        {
+            const std::lock_guard guard{qp.sq_lock};
+            qp.sq.reload();
+        }
+        const std::lock_guard guard{qp.rq_lock};
+        qp.rq.reload();
+    }
+    return error;
+}
+
+int destroy_qp(ibv_qp *ibqp) noexcept {
+    QpTable &qps = *to_context(ibqp->context)->qps;
+    const int error = abi34::ibv_cmd_destroy_qp(ibqp);
+    if (error != 0)
+        return error;
+    Qp *qp = to_qp(ibqp);
+    qps.remove(*qp);
+    delete qp;
+    return 0;
+}
+
+int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept {
+    Qp &qp = *to_qp(ibqp);
+    qp.sq_lock.lock();
+    const PostResult result = qp.sq.post(wr, bad_wr);
+    qp.sq_lock.unlock();
+    return finish_post(qp, result, wr, bad_wr);
+}
+
+int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept {
+    Qp &qp = *to_qp(ibqp);
+    qp.rq_lock.lock();
+    const PostResult result = qp.rq.post(wr, bad_wr);
+    qp.rq_lock.unlock();
+    return finish_post(qp, result, wr, bad_wr);
+}
+
+} // namespace softwarp
