@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "fake_verbs.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+FakeKernel kernel;
+const softwarp::abi34::VerbsDeviceOps *registered = nullptr;
+
+namespace {
+
+int failure() {
+    return std::exchange(kernel.next_error, 0);
+}
+
+template<class T>
+void put(void *buffer, std::size_t at, std::size_t size, const T &tail) {
+    if (at + sizeof(tail) != size)
+        std::abort(); // a tail of the wrong size or in the wrong place
+    std::memcpy(static_cast<char *>(buffer) + at, &tail, sizeof(tail));
+}
+
+void expect_size(std::size_t got, std::size_t wanted) {
+    if (got != wanted)
+        std::abort();
+}
+
+} // namespace
+
+// Sizes below are header + kernel structure + tail as the kernel expects them.
+namespace softwarp::abi34 {
+
+extern "C" {
+
+void verbs_register_driver_34(const VerbsDeviceOps *ops) {
+    registered = ops;
+}
+
+void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, std::size_t alloc_size,
+                                    VerbsContext *context_offset, std::uint32_t driver_id) {
+    auto *block = static_cast<char *>(std::calloc(1, alloc_size));
+    auto *context =
+        reinterpret_cast<VerbsContext *>(block + reinterpret_cast<std::size_t>(context_offset));
+    context->context.device = device;
+    context->context.cmd_fd = cmd_fd;
+    kernel.driver_id = driver_id;
+    ++kernel.contexts;
+    return block;
+}
+
+void verbs_uninit_context(VerbsContext *context) {
+    close(context->context.cmd_fd);
+    --kernel.contexts;
+}
+
+void verbs_set_ops(VerbsContext *, const VerbsContextOps *ops) {
+    kernel.ops = *ops;
+}
+
+int ibv_cmd_get_context(VerbsContext *, void *cmd, std::size_t cmd_size, void *resp,
+                        std::size_t resp_size) {
+    expect_size(cmd_size, 8 + 8 + sizeof(swp_uctx_req));
+    std::memcpy(&kernel.uctx_req, static_cast<char *>(cmd) + 16, sizeof(kernel.uctx_req));
+    put(resp, 8, resp_size,
+        swp_uctx_resp{.abi_version = kernel.abi_version,
+                      .max_inline = SWP_MAX_INLINE,
+                      .max_sge = SWP_MAX_SGE,
+                      .reserved = 0});
+    return failure();
+}
+
+int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
+                             std::size_t, ib_uverbs_ex_query_device_resp *resp,
+                             std::size_t *resp_size) {
+    expect_size(std::exchange(*resp_size, 304), 304);
+    resp->base.fw_ver = kernel.fw_ver;
+    return failure();
+}
+
+int ibv_cmd_query_port(ibv_context *, std::uint8_t port, ibv_port_attr *attr, void *,
+                       std::size_t cmd_size) {
+    expect_size(cmd_size, 24);
+    attr->lid = port;
+    return failure();
+}
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *, std::size_t cmd_size, void *,
+                     std::size_t resp_size) {
+    expect_size(cmd_size, 16);
+    expect_size(resp_size, 4);
+    const int error = failure();
+    if (error == 0) {
+        pd->context = context;
+        ++kernel.pds;
+    }
+    return error;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *) {
+    const int error = failure();
+    kernel.pds -= error == 0;
+    return error;
+}
+
+int ibv_cmd_reg_mr(ibv_pd *, void *, std::size_t, std::uint64_t, int access, VerbsMr *mr, void *,
+                   std::size_t cmd_size, void *, std::size_t resp_size) {
+    expect_size(cmd_size, 48);
+    expect_size(resp_size, 12);
+    const int error = failure();
+    if (error == 0) {
+        mr->access = access;
+        mr->mr.lkey = 0x1234;
+        ++kernel.mrs;
+    }
+    return error;
+}
+
+int ibv_cmd_dereg_mr(VerbsMr *) {
+    const int error = failure();
+    kernel.mrs -= error == 0;
+    return error;
+}
+
+int ibv_cmd_create_cq(ibv_context *context, int, ibv_comp_channel *, int, ibv_cq *cq, void *,
+                      std::size_t cmd_size, void *resp, std::size_t resp_size) {
+    expect_size(cmd_size, 40);
+    const int error = failure();
+    if (error != 0)
+        return error;
+    cq->context = context;
+    put(resp, 8, resp_size,
+        swp_create_cq_resp{.ring_key = kernel.cq_key,
+                           .ring_bytes = kernel.cq_bytes,
+                           .entries = kernel.cq_entries,
+                           .cq_id = 1,
+                           .reserved = 0});
+    ++kernel.cqs;
+    return 0;
+}
+
+int ibv_cmd_destroy_cq(ibv_cq *) {
+    const int error = failure();
+    kernel.cqs -= error == 0;
+    return error;
+}
+
+int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *, std::size_t cmd_size,
+                      void *resp, std::size_t resp_size) {
+    expect_size(cmd_size, 64);
+    const int error = failure();
+    if (error != 0)
+        return error;
+    qp->context = pd->context;
+    qp->send_cq = attr->send_cq;
+    qp->recv_cq = attr->recv_cq;
+    qp->qp_num = kernel.qp_num;
+    qp->handle = 0x77;
+    put(resp, 32, resp_size, kernel.qp);
+    ++kernel.qps;
+    return 0;
+}
+
+int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int, ibv_qp_init_attr *, void *,
+                     std::size_t cmd_size) {
+    expect_size(cmd_size, 24);
+    return failure();
+}
+
+int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int, void *, std::size_t cmd_size) {
+    expect_size(cmd_size, 120);
+    return failure();
+}
+
+int ibv_cmd_destroy_qp(ibv_qp *) {
+    const int error = failure();
+    if (error != 0)
+        return error;
+    --kernel.qps;
+    if (const auto hook = std::exchange(kernel.in_destroy_qp, nullptr))
+        hook();
+    return 0;
+}
+
+int ibv_cmd_post_send(ibv_qp *, ibv_send_wr *wr, ibv_send_wr **) {
+    if (wr != nullptr)
+        std::abort();
+    ++kernel.ioctl_doorbells;
+    return failure();
+}
+
+ssize_t __real_write(int fd, const void *buffer, size_t bytes);
+
+// Device writes are doorbells; anything else (gtest's output) is let through.
+ssize_t __wrap_write(int fd, const void *buffer, size_t bytes);
+ssize_t __wrap_write(int fd, const void *buffer, size_t bytes) {
+    if (kernel.contexts == 0 || fd <= STDERR_FILENO)
+        return __real_write(fd, buffer, bytes);
+    if (!kernel.write_errors.empty()) {
+        const int error = kernel.write_errors.front();
+        kernel.write_errors.erase(kernel.write_errors.begin());
+        if (error != 0) {
+            errno = error;
+            return -1;
+        }
+    }
+    kernel.doorbells.emplace_back(static_cast<const char *>(buffer), bytes);
+    return static_cast<ssize_t>(bytes);
+}
+
+} // extern "C"
+
+} // namespace softwarp::abi34

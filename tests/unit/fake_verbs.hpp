@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Stands for libibverbs and the kernel module behind it: answers commands from
+// what a test sets here, and notes what came.  The device file is a memfd that
+// holds the rings one after the other.
+#ifndef SOFTWARP_TESTS_UNIT_FAKE_VERBS_HPP
+#define SOFTWARP_TESTS_UNIT_FAKE_VERBS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "abi34.hpp"
+#include "softwarp_abi.h"
+
+struct FakeKernel {
+    // Answers
+    std::uint32_t abi_version = 1;
+    int next_error = 0; // returned by the next command, once
+    std::uint32_t cq_entries = 8;
+    std::uint32_t cq_bytes = 4096 + 4096;
+    std::uint64_t cq_key = 0;
+    swp_create_qp_resp qp{};
+    std::uint32_t qp_num = 100;
+    std::uint64_t fw_ver = 0;
+    std::vector<int> write_errors; // errno of the next write() calls, 0 = success
+
+    // Notes
+    swp_uctx_req uctx_req{};
+    std::uint32_t driver_id = 0;
+    int contexts = 0; // open ones
+    int pds = 0;
+    int mrs = 0;
+    int cqs = 0;
+    int qps = 0;
+    std::vector<std::string> doorbells; // bytes written
+    int ioctl_doorbells = 0;
+    softwarp::abi34::VerbsContextOps ops{};
+    std::function<void()> in_destroy_qp; // runs once the kernel has forgotten the QP
+};
+
+extern FakeKernel kernel;
+extern const softwarp::abi34::VerbsDeviceOps *registered;
+
+#endif // SOFTWARP_TESTS_UNIT_FAKE_VERBS_HPP
