@@ -163,7 +163,12 @@ struct swp_qp {
 
 	spinlock_t lock;
 	enum swp_qp_state state;
-	int access;		/* enum ib_access_flags granted to the peer */
+	/*
+	 * enum ib_access_flags as the consumer set them; shown by query_qp only.
+	 * rdma_cm sets 0 on every QP of an id that has not connected yet and
+	 * never comes back to it, so the rights of regions decide alone.
+	 */
+	int access;
 	bool sig_all;
 	bool user;
 	u32 max_inline;

@@ -110,8 +110,6 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 			      SWP_DT_INVALID_STAG);
 	ret = swp_mr_check(mr, qp->base.pd, s->to, s->payload,
 			   IB_ACCESS_REMOTE_WRITE);
-	if (!ret && !(qp->access & IB_ACCESS_REMOTE_WRITE))
-		ret = -EACCES;
 	if (!ret)
 		place(mr, s->to, &f->payload, s->payload);
 	swp_mr_put(mr);
@@ -305,8 +303,6 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 				      SWP_RP_INVALID_STAG);
 		ret = swp_mr_check(mr, qp->base.pd, r.src_to, r.size,
 				   IB_ACCESS_REMOTE_READ);
-		if (!ret && !(qp->access & IB_ACCESS_REMOTE_READ))
-			ret = -EACCES;
 		swp_mr_put(mr);
 		if (ret)
 			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
