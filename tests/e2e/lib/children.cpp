@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "lib/children.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "lib/connection.hpp"
+
+namespace softwarp::e2e {
+
+Child::Child(const std::vector<std::string> &role) {
+    int ends[2];
+    require(pipe2(ends, O_CLOEXEC) == 0, "pipe");
+    output_ = Fd(ends[0]);
+    Fd input(ends[1]);
+
+    std::vector<std::string> words{"softwarp-e2e", "--role"};
+    words.insert(words.end(), role.begin(), role.end());
+    std::vector<char *> argv;
+    for (std::string &word : words)
+        argv.push_back(word.data());
+    argv.push_back(nullptr);
+
+    pid_ = fork();
+    require(pid_ >= 0, "fork");
+    if (pid_ == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(input.get(), STDOUT_FILENO);
+        execv("/proc/self/exe", argv.data());
+        _exit(127);
+    }
+}
+
+Child::~Child() {
+    if (reaped_)
+        return;
+    kill(pid_, SIGKILL);
+    wait();
+}
+
+std::string Child::line(Deadline deadline) {
+    for (;;) {
+        size_t end = read_.find('\n');
+        if (end != std::string::npos) {
+            std::string line = read_.substr(0, end);
+            read_.erase(0, end + 1);
+            return line;
+        }
+        pollfd waiting{output_.get(), POLLIN, 0};
+        if (poll(&waiting, 1, deadline.left_ms()) <= 0)
+            fail("the peer process says nothing");
+        char chunk[256];
+        ssize_t got = ::read(output_.get(), chunk, sizeof(chunk));
+        if (got <= 0)
+            fail("the peer process ended: " + read_);
+        read_.append(chunk, static_cast<size_t>(got));
+    }
+}
+
+void Child::signal(int number) const {
+    require(kill(pid_, number) == 0, "kill");
+}
+
+bool Child::wait(Deadline deadline) {
+    if (!reaped_)
+        reaped_ = eventually([&] { return waitpid(pid_, &status_, WNOHANG) == pid_; }, deadline);
+    return reaped_;
+}
+
+namespace {
+
+constexpr size_t kMessage = 256 * 1024;
+constexpr unsigned kDepth = 32;
+
+void stream(Endpoint &end, const std::string &mode, const Region &memory, const PeerMemory &peer) {
+    ibv_sge whole = memory.sge(0, kMessage);
+    unsigned outstanding = 0;
+    auto post = [&] {
+        if (mode == "sink")
+            end.recv(0, {whole});
+        else if (mode == "sender")
+            end.send(0, {whole});
+        else if (mode == "writer")
+            end.write(0, {whole}, peer.addr, peer.rkey);
+        else if (mode == "reader")
+            end.read(0, {whole}, peer.addr, peer.rkey);
+        else
+            fail("no such mode: " + mode);
+        outstanding++;
+    };
+    ibv_cq *cq = mode == "sink" ? end.rcq() : end.scq();
+    bool said = false;
+
+    while (outstanding < kDepth)
+        post();
+    if (mode == "sink") {
+        fmt::print("ready\n");
+        std::fflush(stdout);
+        said = true;
+    }
+    for (;;) {
+        std::optional<ibv_wc> wc = try_wc(cq);
+        if (!wc) {
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+            continue;
+        }
+        if (wc->status != IBV_WC_SUCCESS)
+            return;
+        outstanding--;
+        post();
+        if (!said) {
+            fmt::print("ready\n");
+            std::fflush(stdout);
+            said = true;
+        }
+    }
+}
+
+int run_peer(const std::string &mode, const std::string &ns, const std::string &addr) {
+    EventChannel channel;
+    Listener listener(channel, ns, addr);
+    fmt::print("{}\n", listener.port());
+    std::fflush(stdout);
+
+    CmEvent request = channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+    PeerMemory theirs{};
+    if (request.private_data.size() >= sizeof(theirs))
+        std::memcpy(&theirs, request.private_data.data(), sizeof(theirs));
+    /* The memory's keys go into the accept, so its PD comes first. */
+    Endpoint end(channel, CmId(request.id), QpOptions{.send_wr = kDepth, .recv_wr = kDepth});
+    Region memory(end.pd(), kMessage);
+    PeerMemory ours{memory.addr(), memory.rkey(), kMessage};
+    rdma_conn_param param = end.conn_param();
+    param.private_data = &ours;
+    param.private_data_len = sizeof(ours);
+    require(rdma_accept(end.id(), &param) == 0, "rdma_accept");
+    end.expect(RDMA_CM_EVENT_ESTABLISHED);
+    stream(end, mode, memory, theirs);
+    return 0;
+}
+
+/* Makes objects and holds them until killed. */
+int run_holder(const std::string &device) {
+    Context context = open_device(device);
+    Pd pd = alloc_pd(context.get());
+    Region memory(pd.get(), 1 << 20);
+    std::vector<Cq> cqs;
+    std::vector<Qp> qps;
+    for (int i = 0; i < 8; i++) {
+        cqs.push_back(create_cq(context.get(), 16));
+        ibv_qp_init_attr attr{};
+        attr.send_cq = attr.recv_cq = cqs.back().get();
+        attr.qp_type = IBV_QPT_RC;
+        attr.cap = {8, 8, 1, 1, 0};
+        qps.emplace_back(ibv_create_qp(pd.get(), &attr));
+        require(qps.back() != nullptr, "ibv_create_qp");
+    }
+    fmt::print("ready\n");
+    std::fflush(stdout);
+    for (;;)
+        pause();
+}
+
+} // namespace
+
+int run_role(const std::vector<std::string> &role) {
+    try {
+        if (role.size() == 4 && role[0] == "peer")
+            return run_peer(role[1], role[2], role[3]);
+        if (role.size() == 2 && role[0] == "holder")
+            return run_holder(role[1]);
+        fmt::print(stderr, "no such role\n");
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "peer process: {}\n", error.what());
+    }
+    return 1;
+}
+
+} // namespace softwarp::e2e

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The end of things in use: processes, devices, netdevs, namespaces, the module. */
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lib/children.hpp"
+#include "lib/connection.hpp"
+#include "lib/network.hpp"
+
+using namespace softwarp::e2e;
+
+namespace {
+
+/* Killed processes ----------------------------------------------------------- */
+
+class KillPeer : public testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(That, KillPeer, testing::Values("sink", "writer", "reader", "sender"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                             return std::string("Is") + info.param;
+                         });
+
+/*
+ * The peer process dies by SIGKILL in the middle of transfers.  The survivor
+ * sees the disconnect and every request flushed, and the device works on.
+ */
+TEST_P(KillPeer, MidTransfer) {
+    constexpr size_t kMessage = 256 * 1024;
+    constexpr uint64_t kDepth = 32;
+    std::string mode = GetParam();
+    uint64_t qps = resource_count(config().peer_dev, "qp");
+
+    for (unsigned round = 0; round < full_or_quick(5U, 2U); round++) {
+        SCOPED_TRACE(round);
+        Child peer({"peer", mode, config().peer_ns, config().peer_addr4});
+        uint16_t port = static_cast<uint16_t>(std::stoi(peer.line()));
+
+        EventChannel channel;
+        CmId id = resolve(channel, "", config().peer_addr4, port);
+        Endpoint end(channel, std::move(id), QpOptions{.send_wr = 64, .recv_wr = 1024});
+        Region memory(end.pd(), kMessage);
+        uint64_t receives = mode == "sender" ? 1024 : 4;
+        for (uint64_t i = 0; i < receives; i++)
+            end.recv(i, {memory.all()});
+        PeerMemory ours{memory.addr(), memory.rkey(), kMessage};
+        rdma_conn_param param = end.conn_param();
+        param.private_data = &ours;
+        param.private_data_len = sizeof(ours);
+        ASSERT_EQ(rdma_connect(end.id(), &param), 0);
+        CmEvent established = end.expect(RDMA_CM_EVENT_ESTABLISHED);
+        PeerMemory theirs{};
+        ASSERT_GE(established.private_data.size(), sizeof(theirs));
+        std::memcpy(&theirs, established.private_data.data(), sizeof(theirs));
+        ASSERT_EQ(peer.line(), "ready");
+
+        uint64_t next = 0, done = 0;
+        auto post = [&] {
+            if (mode != "sink")
+                return;
+            while (next - done < kDepth) {
+                if (next % 3 == 0)
+                    end.write(next, {memory.all()}, theirs.addr, theirs.rkey);
+                else if (next % 3 == 1)
+                    end.read(next, {memory.all()}, theirs.addr, theirs.rkey);
+                else
+                    end.write(next, {memory.sge(1, 5)}, theirs.addr, theirs.rkey);
+                next++;
+            }
+        };
+        /* Keep the wire busy for a moment, then pull the plug. */
+        Deadline busy(milliseconds(20 + 7 * round));
+        while (!busy.passed()) {
+            post();
+            if (std::optional<ibv_wc> wc = try_wc(end.scq())) {
+                ASSERT_EQ(wc->status, IBV_WC_SUCCESS) << wc_text(*wc);
+                ASSERT_EQ(wc->wr_id, done++);
+            }
+        }
+        peer.signal(SIGKILL);
+
+        end.expect(RDMA_CM_EVENT_DISCONNECTED, Deadline(milliseconds(5000)));
+        bool flushed = false;
+        while (done < next) {
+            ibv_wc wc = next_wc(end.scq());
+            EXPECT_EQ(wc.wr_id, done++);
+            EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR ||
+                        (wc.status == IBV_WC_SUCCESS && !flushed))
+                << wc_text(wc);
+            flushed = flushed || wc.status != IBV_WC_SUCCESS;
+        }
+        flushed = false;
+        for (uint64_t i = 0; i < receives; i++) {
+            ibv_wc wc = next_wc(end.rcq());
+            EXPECT_EQ(wc.wr_id, i);
+            EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR ||
+                        (wc.status == IBV_WC_SUCCESS && !flushed && mode == "sender"))
+                << wc_text(wc);
+            flushed = flushed || wc.status != IBV_WC_SUCCESS;
+        }
+        EXPECT_TRUE(peer.wait()) << "the killed process does not go away";
+    }
+    EXPECT_TRUE(eventually([&] { return resource_count(config().peer_dev, "qp") == qps; }))
+        << "QPs of dead processes are left";
+    expect_route_works();
+}
+
+/* A stopped process's device still answers: its memory is served by the kernel. */
+TEST(StoppedPeer, StillServesItsMemory) {
+    Child peer({"peer", "sink", config().peer_ns, config().peer_addr4});
+    uint16_t port = static_cast<uint16_t>(std::stoi(peer.line()));
+    EventChannel channel;
+    CmId id = resolve(channel, "", config().peer_addr4, port);
+    Endpoint end(channel, std::move(id), {});
+    start_connect(end);
+    CmEvent established = end.expect(RDMA_CM_EVENT_ESTABLISHED);
+    PeerMemory theirs{};
+    std::memcpy(&theirs, established.private_data.data(), sizeof(theirs));
+    ASSERT_EQ(peer.line(), "ready");
+    peer.signal(SIGSTOP);
+    Region memory(end.pd(), 8192);
+    fill(memory.at(0), 4096, 5);
+    end.write(1, {memory.sge(0, 4096)}, theirs.addr, theirs.rkey);
+    end.read(2, {memory.sge(4096, 4096)}, theirs.addr, theirs.rkey);
+    expect_success(end.scq(), 1, IBV_WC_RDMA_WRITE);
+    expect_success(end.scq(), 2, IBV_WC_RDMA_READ, 4096);
+    expect_pattern(memory.at(4096), 4096, 5);
+    peer.signal(SIGKILL);
+    end.expect(RDMA_CM_EVENT_DISCONNECTED, Deadline(milliseconds(5000)));
+}
+
+/* Devices that go away in use -------------------------------------------------- */
+
+/* A busy connection on hosts of its own, and a context that holds every object. */
+struct BusyHosts {
+    explicit BusyHosts(bool busy = true)
+        : pair(QpOptions{.send_wr = 64}, hosts.route()), context(open_device(hosts.dev_a)),
+          pd(alloc_pd(context.get())), region(pd.get(), 4096), cq(create_cq(context.get(), 16)),
+          from(pair.c().pd(), kSize), to(pair.s().pd(), kSize) {
+        expect_works(pair);
+        for (uint64_t i = 0; i < 4; i++) {
+            pair.c().recv(i, {});
+            pair.s().recv(i, {});
+        }
+        if (!busy)
+            return;
+        /* Some hundred megabytes: more than the test will wait for. */
+        for (uint64_t i = 0; i < 32; i++)
+            if (i % 2 == 0)
+                pair.c().write(i, {from.all()}, to.addr(), to.rkey());
+            else
+                pair.c().read(i, {from.all()}, to.addr(), to.rkey());
+        for (uint64_t i = 0; i < 32; i++)
+            pair.s().write(i, {to.all()}, from.addr(), from.rkey());
+    }
+
+    static constexpr size_t kSize = 8 << 20;
+    DeviceGone excuse;
+    TwoHosts hosts;
+    Pair pair;
+    Context context;
+    Pd pd;
+    Region region;
+    Cq cq;
+    Region from;
+    Region to;
+};
+
+bool device_vanishes(const std::string &name) {
+    return eventually([&] { return !device_exists(name); });
+}
+
+/* The side that lives on: flush and disconnect. */
+void expect_survivor(Endpoint &end) {
+    end.expect(RDMA_CM_EVENT_DISCONNECTED);
+    for (uint64_t i = 0; i < 4; i++)
+        expect_wc(end.rcq(), i, IBV_WC_WR_FLUSH_ERR);
+    expect_qp_state(end.qp(), IBV_QPS_ERR);
+}
+
+TEST(LinkDelete, InUse) {
+    for (int round = 0; round < full_or_quick(4, 2); round++) {
+        SCOPED_TRACE(round);
+        BusyHosts busy;
+        std::this_thread::sleep_for(milliseconds(3 * round));
+        ShellResult deleted = link_delete(busy.hosts.dev_a);
+        EXPECT_EQ(deleted.status, 0) << deleted.output;
+        EXPECT_TRUE(device_vanishes(busy.hosts.dev_a));
+        expect_context_event(busy.context.get(), IBV_EVENT_DEVICE_FATAL);
+        busy.pair.c().expect(RDMA_CM_EVENT_DEVICE_REMOVAL);
+        expect_survivor(busy.pair.s());
+
+        /* The context answers, with an error. */
+        ibv_port_attr port{};
+        EXPECT_EQ(ibv_query_port(busy.context.get(), 1, &port), EIO);
+        errno = 0;
+        EXPECT_EQ(ibv_alloc_pd(busy.context.get()), nullptr);
+        EXPECT_EQ(errno, EIO);
+        /* The mapped rings may still be touched: no signal comes of it. */
+        post_recv(busy.pair.c().qp(), 9, {});
+        post_send(busy.pair.c().qp(), SendWr::send(9, {}));
+        ibv_wc wc{};
+        ibv_poll_cq(busy.pair.c().scq(), 1, &wc);
+    }
+    expect_route_works();
+}
+
+/* The same name and netdev can be used again while old contexts are open. */
+TEST(LinkDelete, AndAddAgain) {
+    BusyHosts busy(false);
+    ASSERT_EQ(link_delete(busy.hosts.dev_a).status, 0);
+    ASSERT_TRUE(device_vanishes(busy.hosts.dev_a));
+    ShellResult added = link_add(busy.hosts.dev_a, busy.hosts.netdev_a, busy.hosts.ns_a);
+    ASSERT_EQ(added.status, 0) << added.output;
+    Context again = open_device(busy.hosts.dev_a);
+    Pd pd = alloc_pd(again.get());
+    Region region(pd.get(), 4096);
+}
+
+/* With listeners, requests and handshakes pending. */
+TEST(LinkDelete, WithConnectionsPending) {
+    DeviceGone excuse;
+    TwoHosts hosts;
+    EventChannel client_channel, server_channel;
+    Listener on_address(server_channel, hosts.ns_b, hosts.addr_b, 32);
+    Listener on_any(server_channel, hosts.ns_b, "0.0.0.0", 32);
+    std::vector<std::unique_ptr<Endpoint>> clients;
+    for (int i = 0; i < 8; i++) {
+        CmId id = resolve(client_channel, hosts.ns_a, hosts.addr_b,
+                          i % 2 == 0 ? on_address.port() : on_any.port());
+        clients.push_back(std::make_unique<Endpoint>(client_channel, std::move(id), QpOptions{}));
+        start_connect(*clients.back());
+    }
+    server_channel.expect(on_address.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+    ShellResult deleted = link_delete(hosts.dev_b);
+    EXPECT_EQ(deleted.status, 0) << deleted.output;
+    EXPECT_TRUE(device_vanishes(hosts.dev_b));
+    for (auto &client : clients) {
+        auto event = client_channel.try_next(client->id(), Deadline());
+        ASSERT_TRUE(event.has_value()) << "a client was left without an answer";
+        EXPECT_TRUE(event->type == RDMA_CM_EVENT_REJECTED ||
+                    event->type == RDMA_CM_EVENT_UNREACHABLE ||
+                    event->type == RDMA_CM_EVENT_CONNECT_ERROR)
+            << cm_event_text(*event);
+    }
+}
+
+/* By a process that holds objects and does not react at all. */
+TEST(LinkDelete, WhileAnotherProcessHoldsObjects) {
+    TwoHosts hosts;
+    Child holder({"holder", hosts.dev_a});
+    ASSERT_EQ(holder.line(), "ready");
+    holder.signal(SIGSTOP);
+    ShellResult deleted = link_delete(hosts.dev_a);
+    EXPECT_EQ(deleted.status, 0) << deleted.output;
+    EXPECT_TRUE(device_vanishes(hosts.dev_a));
+    holder.signal(SIGKILL);
+    EXPECT_TRUE(holder.wait());
+}
+
+TEST(Netdev, RemovedUnderLoad) {
+    for (int round = 0; round < full_or_quick(3, 2); round++) {
+        BusyHosts busy;
+        /* Both ends of a veth go at once, and both devices. */
+        must_shell(fmt::format("ip -n {} link del {}", busy.hosts.ns_a, busy.hosts.netdev_a));
+        EXPECT_TRUE(device_vanishes(busy.hosts.dev_a));
+        EXPECT_TRUE(device_vanishes(busy.hosts.dev_b));
+        expect_context_event(busy.context.get(), IBV_EVENT_DEVICE_FATAL);
+    }
+    expect_route_works();
+}
+
+TEST(Netdev, DownAndUp) {
+    TwoHosts hosts;
+    Context context = open_device(hosts.dev_a);
+    ibv_port_attr port{};
+    auto state_is = [&](ibv_port_state state) {
+        return eventually(
+            [&] { return ibv_query_port(context.get(), 1, &port) == 0 && port.state == state; });
+    };
+    EXPECT_TRUE(state_is(IBV_PORT_ACTIVE));
+    forget_async_context(context.get());
+
+    must_shell(fmt::format("ip -n {} link set {} down", hosts.ns_a, hosts.netdev_a));
+    expect_context_event(context.get(), IBV_EVENT_PORT_ERR);
+    EXPECT_TRUE(state_is(IBV_PORT_DOWN)) << port.state;
+
+    must_shell(fmt::format("ip -n {} link set {} up", hosts.ns_a, hosts.netdev_a));
+    expect_context_event(context.get(), IBV_EVENT_PORT_ACTIVE);
+    EXPECT_TRUE(state_is(IBV_PORT_ACTIVE)) << port.state;
+    expect_route_works(hosts.route());
+    forget_async_context(context.get());
+}
+
+TEST(Netdev, Renamed) {
+    TwoHosts hosts;
+    std::string renamed = hosts.netdev_a + "x";
+    must_shell(fmt::format("ip -n {0} link set {1} down && ip -n {0} link set {1} name {2} && "
+                           "ip -n {0} link set {2} up",
+                           hosts.ns_a, hosts.netdev_a, renamed));
+    EXPECT_EQ(netdev_of(hosts.dev_a, hosts.ns_a), renamed);
+    expect_route_works(hosts.route());
+    /* The name that it had is free for another, which gets a device of its own. */
+    must_shell(
+        fmt::format("ip -n {0} link add {1} type veth peer name {1}p && ip -n {0} link set {1} up",
+                    hosts.ns_a, hosts.netdev_a));
+    ShellResult added = link_add(hosts.dev_a + "2", hosts.netdev_a, hosts.ns_a);
+    EXPECT_EQ(added.status, 0) << added.output;
+    EXPECT_EQ(link_delete(hosts.dev_a + "2").status, 0);
+}
+
+TEST(Netdev, NewHardwareAddress) {
+    TwoHosts hosts;
+    must_shell(
+        fmt::format("ip -n {0} link set {1} down && "
+                    "ip -n {0} link set {1} address 02:11:22:33:44:55 && ip -n {0} link set {1} up",
+                    hosts.ns_a, hosts.netdev_a));
+    expect_route_works(hosts.route());
+}
+
+TEST(Netdev, NewAddress) {
+    TwoHosts hosts;
+    must_shell(fmt::format(
+        "ip -n {} addr add 10.99.1.2/24 dev {} && ip -n {} addr add 10.99.1.1/24 dev {}",
+        hosts.ns_b, hosts.netdev_b, hosts.ns_a, hosts.netdev_a));
+    Route route = hosts.route();
+    route.listen_addr = route.connect_addr = "10.99.1.2";
+    expect_route_works(route);
+}
+
+/* Namespaces ------------------------------------------------------------------- */
+
+bool namespace_dies(const std::string &ns) {
+    ShellResult result = shell("ip netns del " + ns);
+    return result.status == 0;
+}
+
+TEST(NetworkNamespace, DeletedWithConnectionsInIt) {
+    for (int round = 0; round < 2; round++) {
+        SCOPED_TRACE(round);
+        BusyHosts busy(round == 1);
+        ASSERT_TRUE(namespace_dies(busy.hosts.ns_a));
+        /* The veth dies with it, and so do both devices. */
+        EXPECT_TRUE(device_vanishes(busy.hosts.dev_a)) << "the namespace is kept alive";
+        EXPECT_TRUE(device_vanishes(busy.hosts.dev_b));
+        expect_context_event(busy.context.get(), IBV_EVENT_DEVICE_FATAL);
+    }
+    expect_route_works();
+}
+
+/* A namespace that only its loopback holds together, listeners included. */
+TEST(NetworkNamespace, DeletedWithLoopbackConnections) {
+    DeviceGone excuse;
+    std::string ns = "e2elo";
+    must_shell("ip netns add " + ns + " && ip -n " + ns + " link set lo up");
+    ShellResult added = link_add("e2elo", "lo", ns);
+    ASSERT_EQ(added.status, 0) << added.output;
+    {
+        /* The own address makes sure that no other device is meant. */
+        must_shell("ip -n " + ns + " addr add 10.66.0.1/32 dev lo");
+        Pair pair(QpOptions{}, Route{ns, "10.66.0.1", ns, "10.66.0.1", ""});
+        EXPECT_EQ(std::string(ibv_get_device_name(pair.c().context()->device)), "e2elo");
+        EventChannel channel;
+        Listener listener(channel, ns, "10.66.0.1");
+        expect_works(pair);
+        pair.c().recv(1, {});
+        ASSERT_TRUE(namespace_dies(ns));
+        EXPECT_TRUE(device_vanishes("e2elo")) << "the namespace is kept alive";
+    }
+    expect_route_works();
+}
+
+/* Sockets live in the netdev's namespace, whoever uses the device. */
+TEST(NetworkNamespace, NetdevMovesBetweenNamespaces) {
+    TwoHosts hosts;
+    /* The netdev leaves: as for its own namespace it is gone, with its device. */
+    must_shell(fmt::format("ip netns add e2emove && ip -n {} link set {} netns e2emove", hosts.ns_a,
+                           hosts.netdev_a));
+    EXPECT_TRUE(eventually([&] {
+        return !device_exists(hosts.dev_a) ||
+               shell(fmt::format("ip netns exec e2emove rdma link show {}/1", hosts.dev_a))
+                       .output.find(hosts.netdev_a) != std::string::npos;
+    })) << "the device neither went nor followed";
+    must_shell("ip netns del e2emove");
+    EXPECT_TRUE(device_vanishes(hosts.dev_a));
+}
+
+/* "rdma link add" with bad input -------------------------------------------------- */
+
+TEST(LinkAdd, SecondDeviceOnANetdev) {
+    TwoHosts hosts;
+    ShellResult result = link_add("e2esecond", hosts.netdev_a, hosts.ns_a);
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.output.find("File exists"), std::string::npos) << result.output;
+    EXPECT_FALSE(device_exists("e2esecond"));
+    expect_route_works(hosts.route());
+}
+
+TEST(LinkAdd, NameTaken) {
+    TwoHosts hosts;
+    must_shell(fmt::format("ip -n {} link add e2edummy type veth peer name e2edummyp", hosts.ns_a));
+    ShellResult result = link_add(hosts.dev_a, "e2edummy", hosts.ns_a);
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.output.find("File exists"), std::string::npos) << result.output;
+    expect_route_works(hosts.route());
+}
+
+TEST(LinkAdd, UnknownNetdev) {
+    ShellResult result = link_add("e2enone", "nosuchdev");
+    EXPECT_NE(result.status, 0);
+    EXPECT_FALSE(device_exists("e2enone"));
+}
+
+TEST(LinkAdd, BadNames) {
+    TwoHosts hosts;
+    must_shell(fmt::format("ip -n {} link add e2edummy type veth peer name e2edummyp", hosts.ns_a));
+    for (const std::string &name : {std::string(100, 'x'), std::string("a/b"), std::string("..")}) {
+        ShellResult result = link_add(name, "e2edummy", hosts.ns_a);
+        EXPECT_GT(result.status, 0) << name << ": " << result.output;
+        EXPECT_FALSE(device_exists(name));
+    }
+    /* Nothing of the attempts is left on the netdev. */
+    ShellResult result = link_add("e2egood", "e2edummy", hosts.ns_a);
+    EXPECT_EQ(result.status, 0) << result.output;
+    EXPECT_EQ(link_delete("e2egood").status, 0);
+}
+
+TEST(LinkAdd, ManyTimes) {
+    TwoHosts hosts;
+    for (int i = 0; i < full_or_quick(30, 10); i++) {
+        ASSERT_EQ(link_delete(hosts.dev_a).status, 0) << i;
+        ASSERT_EQ(link_add(hosts.dev_a, hosts.netdev_a, hosts.ns_a).status, 0) << i;
+    }
+    expect_route_works(hosts.route());
+}
+
+/* The module, last of all ------------------------------------------------------------ */
+
+/*
+ * Only when asked for: nothing works after it.  Live contexts do not hold the
+ * module, since the device can be taken from them.
+ */
+TEST(ZUnload, WithDevicesInUse) {
+    if (!config().unload)
+        return;
+    DeviceGone excuse;
+    Pair pair;
+    expect_works(pair);
+    pair.c().recv(1, {});
+    ShellResult unloaded = shell("rmmod softwarp");
+    EXPECT_EQ(unloaded.status, 0) << unloaded.output;
+    EXPECT_FALSE(device_exists(config().dev));
+    EXPECT_FALSE(device_exists(config().peer_dev));
+}
+
+} // namespace
