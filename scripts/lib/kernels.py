@@ -98,6 +98,14 @@ def stock(name: str) -> Kernel:
                   root / "usr/src" / f"linux-headers-{modules.name}", modules)
 
 
+def native(kdir: Path) -> Kernel:
+    """Any kernel by its build directory, to build modules for but not to boot."""
+    if not (kdir / "Makefile").exists():
+        raise Failure(f"{kdir} is no kernel's build directory")
+    release = output(["make", "-s", "-C", kdir, "kernelrelease"]).split()[-1]
+    return Kernel("native", release, "x86_64", release, kdir, kdir.resolve(), None)
+
+
 def kernel(name: str) -> Kernel:
     """The kernel of that name, prepared if need be."""
     if name not in NAMES:

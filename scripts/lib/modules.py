@@ -2,6 +2,7 @@
 """Build modules out of tree, for several kernels side by side, under build/kernel/<kernel>/."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -59,6 +60,22 @@ def softwarp(kernel: kernels.Kernel, extra=()) -> Path:
     return target
 
 
+def analyse(kernel: kernels.Kernel) -> str:
+    """What sparse and W=1 have to say about our files; empty is good."""
+    if not (ROOT / "Kbuild").exists():
+        raise Failure("there is no Kbuild in this tree")
+    base = BUILD / "kernel" / kernel.name
+    with locked(base / "lint.lock", "static checks"):
+        farm = base / "lint"
+        shutil.rmtree(farm, ignore_errors=True)
+        mirror(farm)
+        _make(kernel, farm, "lint", ["C=2", "W=1"])
+        # The kernel's own headers draw warnings, too, and those are not ours to mend.
+        lines = (base / "lint.log").read_text(errors="replace").splitlines()
+        return "".join(f"{line}\n" for line in lines if re.search(r"\b(warning|error|Warning): |: note: ", line)
+                       and (str(farm) in line or line.startswith(("kernel/", "./kernel/"))))
+
+
 def kunit(kernel: kernels.Kernel) -> list[Path]:
     """The KUnit modules for a kernel that has KUnit, brought up to date."""
     base = BUILD / "kernel" / kernel.name
@@ -96,5 +113,6 @@ def provider() -> Path | None:
     if not (ROOT / "CMakeLists.txt").exists() and not (ROOT / "userspace-provider/CMakeLists.txt").exists():
         return None
     with locked(BUILD / "provider.lock", "the provider"):
+        (BUILD / "provider.log").unlink(missing_ok=True)
         run(["make", "-C", ROOT, "--no-print-directory", "provider"], log=BUILD / "provider.log", what="the provider")
     return BUILD / "provider/libsoftwarp-rdmav34.so"

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# Everything is built under build/; `make help` says what there is.  kbuild reads Kbuild, not this file.
+
+# Headers of the kernel to build modules for, such as /lib/modules/$(uname -r)/build; without it Debian's 6.12, unpacked
+# into a cache, serves.
+KDIR ?=
+DESTDIR ?=
+BUILD_TYPE ?= RelWithDebInfo
+
+native := build/kernel/native
+
+.PHONY: all
+all: modules provider ## softwarp.ko and the provider
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: ## install the Debian packages needed
+	scripts/setup
+
+.PHONY: modules
+modules: ## softwarp.ko, for the kernel of KDIR=
+	scripts/module $(if $(KDIR),--kdir $(KDIR))
+
+.PHONY: provider
+provider: ## the libibverbs provider, in build/provider
+	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	cmake --build build/cmake --parallel
+
+.PHONY: e2e-programs
+e2e-programs:
+	cmake -S tests/e2e -B build/cmake-e2e -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	cmake --build build/cmake-e2e --parallel
+
+.PHONY: check
+check: setup ## every test; ends with "N passed, N failed"
+	@scripts/check
+
+.PHONY: lint builds unit kunit e2e
+lint: ## style and static checks
+	@scripts/check lint
+builds: ## the module builds for, and loads on, every kernel
+	@scripts/check builds
+unit: ## unit tests of the provider
+	@scripts/check unit
+kunit: ## KUnit suites on the debug kernel
+	@scripts/check kunit
+e2e: ## end-to-end tests on stock-6.12, debug and uml
+	@scripts/check e2e
+
+.PHONY: demo
+demo: setup ## perftest over softwarp in a virtual machine
+	@scripts/demo
+
+.PHONY: bench
+bench: setup ## softwarp, in-tree siw and TCP side by side, in build/bench
+	@scripts/bench
+
+.PHONY: install
+install: ## module (needs KDIR=) and provider, below DESTDIR
+	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
+	scripts/module --kdir $(KDIR)
+	$(MAKE) -C $(KDIR) M=$(CURDIR)/$(native)/src $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) modules_install
+	$(MAKE) provider
+	DESTDIR=$(DESTDIR) cmake --install build/cmake
+
+.PHONY: clean
+clean: ## remove build/; the cache of kernels stays
+	rm -rf build

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The part of scripts/bench that runs in the guest: alternate the drivers and TCP, round by round.
+
+Reads $SOFTWARP_OUT/plan.json and appends one JSON object per sample to $SOFTWARP_OUT/samples.jsonl, so that what was
+measured before a failure is not lost.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import measure  # noqa: E402
+
+OUT = pathlib.Path(os.environ["SOFTWARP_OUT"])
+
+
+def sample(test: str, op: str, size: int, qps: int, plan: dict, driver: str) -> float:
+    """One figure, in the unit of the test."""
+    seconds = plan["seconds"]
+    if driver == "tcp":
+        if test == "bandwidth":
+            return measure.iperf3(size, qps, seconds) / 1e6
+        if test == "latency":
+            return measure.qperf("tcp_lat", size, seconds, "latency")
+        if test == "rate":
+            return measure.qperf("tcp_bw", size, seconds, "bw") / size / 1e3
+        return measure.iperf3_cost(size, seconds)
+    if test == "bandwidth":
+        return measure.perftest_bw(op, size, qps, seconds) * size / 1e6
+    if test == "latency":
+        return measure.perftest_lat(op, size, plan["latency_count"])
+    if test == "rate":
+        return measure.perftest_bw(op, size, qps, seconds) / 1e3
+    return measure.rdma_cost(plan["cost_program"], op, size, seconds)
+
+
+def main() -> int:
+    plan = json.loads((OUT / "plan.json").read_text())
+    if plan["siw_module"]:
+        measure.sh("insmod", plan["siw_module"])
+    failures = 0
+    begin = time.monotonic()
+    with open(OUT / "samples.jsonl", "a", encoding="ascii") as out:
+        for number in range(plan["rounds"]):
+            print(f"softwarp: bench: round {number + 1} of {plan['rounds']}, {time.monotonic() - begin:.0f} s so far",
+                  file=sys.stderr, flush=True)
+            tcp_done = set()
+            for test, op, size, qps in plan["tests"]:
+                for column, driver in plan["columns"]:
+                    # TCP knows no write, read or send: one sample per shape and round serves all three.
+                    if driver == "tcp" and (test, size, qps) in tcp_done:
+                        continue
+                    row = {"round": number, "test": test, "op": op, "size": size, "qps": qps, "column": column}
+                    try:
+                        if driver != "tcp":
+                            measure.use(driver)
+                        row["value"] = sample(test, op, size, qps, plan, driver)
+                    except measure.Broken as broken:
+                        failures += 1
+                        row["error"] = str(broken)
+                        print(f"softwarp: bench: {op}_{test} size {size} qps {qps} on {driver} failed: {broken}",
+                              file=sys.stderr, flush=True)
+                    if driver == "tcp":
+                        tcp_done.add((test, size, qps))
+                    out.write(json.dumps(row) + "\n")
+                    out.flush()
+    return 1 if failures else 0
+
+
+sys.exit(main())
