@@ -407,7 +407,8 @@ static void llp_data_ready(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 
 	swp_rx_run(qp);
-	swp_tx_run(qp);
+	if (swp_tx_wanted(qp))
+		swp_tx_run(qp);
 }
 
 static void llp_write_space(struct swp_llp *llp)
@@ -415,7 +416,8 @@ static void llp_write_space(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 
 	swp_tx_acked(qp);
-	swp_tx_run(qp);
+	if (swp_tx_wanted(qp))
+		swp_tx_run(qp);
 }
 
 static const struct swp_llp_ops qp_llp_ops = {

@@ -266,6 +266,7 @@ void swp_cq_notify(struct swp_cq *cq, int bits);
 
 /* tx.c: socket lock held */
 void swp_tx_run(struct swp_qp *qp);
+bool swp_tx_wanted(const struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 

@@ -866,6 +866,22 @@ static void tx_idle(struct swp_qp *qp)
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
 }
 
+/*
+ * Is there anything that only the engine will see to?  While kick is set the
+ * send queue was empty, and who posts next rings the doorbell: looking there as
+ * well would only make two processors meet at the socket lock.
+ */
+bool swp_tx_wanted(const struct swp_qp *qp)
+{
+	const struct swp_tx *tx = &qp->tx;
+
+	return tx->pending || tx->kind != SWP_TX_NONE || tx->term_pending ||
+	       tx->fin_wanted || tx->rtr_write || tx->rtr_read ||
+	       qp->irq_prod != qp->irq_cons ||
+	       qp->state == SWP_QP_TERMINATE ||
+	       (qp->sq.entries && !READ_ONCE(swp_ring_ctrl(&qp->sq)->kick));
+}
+
 void swp_tx_run(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
