@@ -10,6 +10,30 @@
 #include "verbs.h"
 
 /*
+ * Kernel consumers may poll in interrupt context, programs never enter the
+ * kernel to poll, and masking interrupts is dear on some machines.
+ */
+static unsigned long cq_lock(struct swp_cq *cq) __acquires(&cq->lock)
+{
+	unsigned long flags = 0;
+
+	if (cq->ring.entry)
+		spin_lock_bh(&cq->lock);
+	else
+		spin_lock_irqsave(&cq->lock, flags);
+	return flags;
+}
+
+static void cq_unlock(struct swp_cq *cq, unsigned long flags)
+	__releases(&cq->lock)
+{
+	if (cq->ring.entry)
+		spin_unlock_bh(&cq->lock);
+	else
+		spin_unlock_irqrestore(&cq->lock, flags);
+}
+
+/*
  * swp_cq_push - append a completion.
  * Any context.  Returns what to hand to swp_cq_notify() once no lock that a
  * completion handler could need is held.
@@ -22,7 +46,7 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	u32 arm, cons;
 	int bits = 0;
 
-	spin_lock_irqsave(&cq->lock, flags);
+	flags = cq_lock(cq);
 	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
 	/* a wild value of a hostile owner looks like an overflow, and is one */
 	if (cq->overflow || cq->prod - cons >= cq->ring.entries) {
@@ -52,7 +76,7 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 		bits |= SWP_CQ_NOTIFY;
 	}
 out:
-	spin_unlock_irqrestore(&cq->lock, flags);
+	cq_unlock(cq, flags);
 	return bits;
 }
 
@@ -138,14 +162,14 @@ int swp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
 		arm = SWP_ARM_SOLICITED;
-	spin_lock_irqsave(&cq->lock, irq);
+	irq = cq_lock(cq);
 	if (cq->ring.entry)
 		WRITE_ONCE(swp_ring_ctrl(&cq->ring)->arm, arm);
 	else
 		cq->arm = max(cq->arm, arm);
 	if ((flags & IB_CQ_REPORT_MISSED_EVENTS) && cq->cons != cq->prod)
 		ret = 1;
-	spin_unlock_irqrestore(&cq->lock, irq);
+	cq_unlock(cq, irq);
 	return ret;
 }
 

@@ -47,16 +47,16 @@ struct ib_qp *swp_qp_to_ib(struct swp_qp *qp)
 	return &qp->base;
 }
 
+/* The LLP's memory outlives its last reference by a grace period. */
 static struct swp_llp *get_llp(struct swp_qp *qp)
 {
 	struct swp_llp *llp;
-	unsigned long flags;
 
-	spin_lock_irqsave(&qp->lock, flags);
-	llp = qp->llp;
-	if (llp)
-		swp_llp_get(llp);
-	spin_unlock_irqrestore(&qp->lock, flags);
+	rcu_read_lock();
+	llp = READ_ONCE(qp->llp);
+	if (llp && !kref_get_unless_zero(&llp->ref))
+		llp = NULL;
+	rcu_read_unlock();
 	return llp;
 }
 
@@ -109,13 +109,12 @@ static int push_send(struct swp_qp *qp, const struct swp_slot *s)
 void swp_sq_complete(struct swp_qp *qp)
 {
 	struct swp_ring_ctrl *ctrl;
-	unsigned long flags;
 	int bits = 0;
 
 	if (!qp->sq.entries)
 		return;
 	ctrl = swp_ring_ctrl(&qp->sq);
-	spin_lock_irqsave(&qp->lock, flags);
+	spin_lock_bh(&qp->lock);
 	while (qp->sq_done != qp->sq_tx) {
 		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
 
@@ -130,7 +129,7 @@ void swp_sq_complete(struct swp_qp *qp)
 		if ((s->flags & SWP_WQE_SIGNALED) || s->status)
 			bits |= push_send(qp, s);
 	}
-	spin_unlock_irqrestore(&qp->lock, flags);
+	spin_unlock_bh(&qp->lock);
 	if (bits)
 		swp_cq_notify(qp->scq, bits);
 }
@@ -215,10 +214,9 @@ static int flush_rq(struct swp_qp *qp)
  */
 void swp_qp_flush(struct swp_qp *qp)
 {
-	unsigned long flags;
 	int sbits = 0, rbits = 0;
 
-	spin_lock_irqsave(&qp->lock, flags);
+	spin_lock_bh(&qp->lock);
 	if (qp->sq.entries)
 		sbits = flush_sq(qp);
 	if (qp->rx.in_msg) {
@@ -227,7 +225,7 @@ void swp_qp_flush(struct swp_qp *qp)
 	}
 	if (qp->rq.entries)
 		rbits |= flush_rq(qp);
-	spin_unlock_irqrestore(&qp->lock, flags);
+	spin_unlock_bh(&qp->lock);
 	swp_cq_notify(qp->scq, sbits);
 	swp_cq_notify(qp->rcq, rbits);
 }
@@ -248,11 +246,10 @@ void swp_qp_event(struct swp_qp *qp, enum ib_event_type type)
 
 static void set_state(struct swp_qp *qp, enum swp_qp_state state)
 {
-	unsigned long flags;
 
-	spin_lock_irqsave(&qp->lock, flags);
-	qp->state = state;
-	spin_unlock_irqrestore(&qp->lock, flags);
+	spin_lock_bh(&qp->lock);
+	WRITE_ONCE(qp->state, state);
+	spin_unlock_bh(&qp->lock);
 }
 
 /* Engines stop, queues are flushed; the stream itself may linger. */
@@ -432,7 +429,6 @@ static void close_work(struct work_struct *work)
 	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);
 	struct swp_llp *llp = get_llp(qp);
 	const struct swp_conn_ops *ops;
-	unsigned long flags;
 	void *conn;
 
 	if (!llp)
@@ -452,12 +448,12 @@ static void close_work(struct work_struct *work)
 
 	/* after this no callback runs and the engines are at rest */
 	swp_llp_set_owner(llp, NULL, NULL);
-	spin_lock_irqsave(&qp->lock, flags);
+	spin_lock_bh(&qp->lock);
 	qp->llp = NULL;
 	ops = qp->conn_ops;
 	conn = qp->conn;
 	qp->conn_ops = NULL;
-	spin_unlock_irqrestore(&qp->lock, flags);
+	spin_unlock_bh(&qp->lock);
 	swp_llp_put(llp);
 	stop_linger(qp);
 	if (ops)
@@ -486,12 +482,11 @@ static void linger_work(struct work_struct *work)
 
 /* Sending from process context -------------------------------------------- */
 
-static void run_tx(struct swp_qp *qp)
+static void run_tx(struct swp_qp *qp, bool doorbell)
 {
 	struct swp_llp *llp = get_llp(qp);
 	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
 	u8 *buf = NULL;
-	bool flush;
 
 	if (llp) {
 		/* octets came that had no memory to be put together in */
@@ -502,16 +497,16 @@ static void run_tx(struct swp_qp *qp)
 			if (buf)
 				swp_rx_feed(qp, buf, size);
 			buf = NULL;
+			if (doorbell)
+				swp_qp_stat_inc(qp, DOORBELLS);
 			swp_tx_run(qp);
 		}
 		release_sock(llp->sock->sk);
 		swp_llp_put(llp);
 		kvfree(buf);
 	}
-	spin_lock_irq(&qp->lock);
-	flush = qp->state == SWP_QP_ERROR;
-	spin_unlock_irq(&qp->lock);
-	if (flush)
+	/* who enters the error state flushes; this is for what came later */
+	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
 }
 
@@ -519,14 +514,13 @@ static void tx_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, tx_work);
 
-	run_tx(qp);
+	run_tx(qp, false);
 	swp_qp_put(qp);
 }
 
 void swp_qp_doorbell(struct swp_qp *qp)
 {
-	swp_stat_inc(qp->dev, DOORBELLS);
-	run_tx(qp);
+	run_tx(qp, true);
 }
 
 /* Life ---------------------------------------------------------------------*/
@@ -561,6 +555,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	const struct swp_conn_ops *ops;
 	struct swp_llp *llp, *attached;
 	void *conn;
+	int i;
 
 	xa_erase_bh(&qp->dev->qps, qp->qpn);
 
@@ -574,13 +569,13 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	stop_linger(qp);
 
 	/* close_work() may have been faster with all of this */
-	spin_lock_irq(&qp->lock);
+	spin_lock_bh(&qp->lock);
 	attached = qp->llp;
 	qp->llp = NULL;
 	ops = qp->conn_ops;
 	conn = qp->conn;
 	qp->conn_ops = NULL;
-	spin_unlock_irq(&qp->lock);
+	spin_unlock_bh(&qp->lock);
 	swp_tx_release(qp);
 	set_state(qp, SWP_QP_ERROR);
 	swp_qp_flush(qp);
@@ -596,6 +591,8 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_qp_put(qp);
 	wait_for_completion(&qp->idle);
 
+	for (i = 0; i < SWP_STAT_COUNT; i++)
+		this_cpu_add(qp->dev->stats->v[i], qp->stats.v[i]);
 	if (qp->tx.frag.page)
 		put_page(qp->tx.frag.page);
 	kvfree(qp->rx.asm_buf);
@@ -651,9 +648,9 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->rx.msn[SWP_QN_READ_REQ] = 1;
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;
 
-	spin_lock_irq(&qp->lock);
+	spin_lock_bh(&qp->lock);
 	if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT) {
-		spin_unlock_irq(&qp->lock);
+		spin_unlock_bh(&qp->lock);
 		return -EINVAL;
 	}
 	qp->state = SWP_QP_RTS;
@@ -661,10 +658,10 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->conn = conn;
 	qp->llp = llp;
 	swp_llp_get(llp);
-	spin_unlock_irq(&qp->lock);
+	spin_unlock_bh(&qp->lock);
 
 	swp_llp_set_owner(llp, &qp_llp_ops, qp);
-	run_tx(qp);
+	run_tx(qp, false);
 	return 0;
 }
 
@@ -736,27 +733,27 @@ int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state)
 
 	switch (state) {
 	case IB_QPS_RESET:
-		spin_lock_irq(&qp->lock);
+		spin_lock_bh(&qp->lock);
 		if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT)
 			ret = -EINVAL;
 		else
 			qp->state = SWP_QP_RESET;
-		spin_unlock_irq(&qp->lock);
+		spin_unlock_bh(&qp->lock);
 		return ret;
 	case IB_QPS_INIT:
-		spin_lock_irq(&qp->lock);
+		spin_lock_bh(&qp->lock);
 		if (qp->state == SWP_QP_RESET)
 			qp->state = SWP_QP_INIT;
 		else if (qp->state != SWP_QP_INIT)
 			ret = -EINVAL;
-		spin_unlock_irq(&qp->lock);
+		spin_unlock_bh(&qp->lock);
 		return ret;
 	case IB_QPS_RTR:
 	case IB_QPS_RTS:
-		spin_lock_irq(&qp->lock);
+		spin_lock_bh(&qp->lock);
 		if (qp->state != SWP_QP_INIT && qp->state != SWP_QP_RTS)
 			ret = -EINVAL;
-		spin_unlock_irq(&qp->lock);
+		spin_unlock_bh(&qp->lock);
 		return ret;
 	case IB_QPS_SQD:
 		modify_sqd(qp);

@@ -7,9 +7,9 @@
  *   socket lock   both engines (struct swp_tx, struct swp_rx) and every change
  *                 of qp->state while a stream is attached.  Held in softirq by
  *                 TCP when it calls us, or taken by lock_sock().
- *   qp->lock      state, the completion side of the SQ, the RQ, the read
- *                 queues' indices seen by both; irq safe, short.
- *   cq->lock      inside qp->lock.
+ *   qp->lock      state, the completion side of the SQ, the RQ; bh safe, short.
+ *   cq->lock      inside qp->lock; irq safe where a kernel consumer may poll
+ *                 from an interrupt, bh safe otherwise.
  *
  * sq_post_lock / rq_post_lock serialise posters of kernel consumers and nest
  * with nothing.  Completion and event handlers run with the socket lock at most.
@@ -212,6 +212,8 @@ struct swp_qp {
 	u32 term_len;
 	u32 vendor_err;
 
+	struct swp_stats stats;	/* under the socket lock */
+
 	unsigned long flags;	/* enum swp_qp_flag */
 	struct work_struct tx_work;
 	struct work_struct close_work;
@@ -220,6 +222,13 @@ struct swp_qp {
 	void *conn;
 	int close_error;
 };
+
+/*
+ * Counters of the data path are plain words of the QP, added up when somebody
+ * asks: per-CPU additions cost an interrupt section on some architectures.
+ */
+#define swp_qp_stat_add(qp, id, n)	((qp)->stats.v[SWP_STAT_##id] += (n))
+#define swp_qp_stat_inc(qp, id)		swp_qp_stat_add(qp, id, 1)
 
 /* qp.c */
 extern struct workqueue_struct *swp_wq;

@@ -34,7 +34,7 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype
 		    f->seg.opcode == SWP_RDMAP_READ_REQ &&
 		    f->hdr_avail >= SWP_MAX_HDR;
 
-	swp_stat_inc(qp->dev, RX_PROTO_ERR);
+	swp_qp_stat_inc(qp, RX_PROTO_ERR);
 	if (!f->seg.hdr_len || f->hdr_avail < f->seg.hdr_len)
 		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 	else
@@ -144,7 +144,6 @@ static int take_rqe(struct swp_qp *qp)
 	struct swp_ring_ctrl *ctrl;
 	struct swp_rx *rx = &qp->rx;
 	struct swp_rqe rqe;
-	unsigned long flags;
 	const void *src;
 	u32 prod;
 	int ret = 0;
@@ -152,7 +151,7 @@ static int take_rqe(struct swp_qp *qp)
 	if (!qp->rq.entries)
 		return -ENOBUFS;
 	ctrl = swp_ring_ctrl(&qp->rq);
-	spin_lock_irqsave(&qp->lock, flags);
+	spin_lock_bh(&qp->lock);
 	prod = smp_load_acquire(&ctrl->prod);
 	if (prod == qp->rq_cons) {
 		ret = -ENOBUFS;
@@ -178,7 +177,7 @@ static int take_rqe(struct swp_qp *qp)
 	qp->rq_cons++;
 	smp_store_release(&ctrl->cons, qp->rq_cons);
 out:
-	spin_unlock_irqrestore(&qp->lock, flags);
+	spin_unlock_bh(&qp->lock);
 	return ret;
 }
 
@@ -394,7 +393,7 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_term t;
 
 	swp_cur_copy(&f->payload, buf, len);
-	swp_stat_inc(qp->dev, TERM_RCVD);
+	swp_qp_stat_inc(qp, TERM_RCVD);
 	if (swp_term_decode(buf, len, &t, &rreq))
 		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 				       SWP_RO_UNSPECIFIED };
@@ -430,13 +429,13 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	struct swp_term t;
 	struct swp_cur hc;
 
-	swp_stat_inc(qp->dev, RX_FPDU);
-	swp_stat_add(qp->dev, RX_BYTES, ulpdu);
+	swp_qp_stat_inc(qp, RX_FPDU);
+	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
 	if (qp->sp.crc &&
 	    !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu))) {
 		t = (struct swp_term){ SWP_LAYER_LLP, SWP_LLP_ET_MPA,
 				       SWP_MPA_CRC };
-		swp_stat_inc(qp->dev, RX_CRC_ERR);
+		swp_qp_stat_inc(qp, RX_CRC_ERR);
 		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 		return -EPROTO;
 	}
@@ -527,7 +526,7 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 			continue;
 		rx->asm_len = 0;
 		swp_cur_flat(&flat, rx->asm_buf, want);
-		swp_stat_inc(qp->dev, RX_SPLIT);
+		swp_qp_stat_inc(qp, RX_SPLIT);
 		ret = rx_fpdu(qp, flat, ulpdu);
 		return ret < 0 ? ret : taken;
 	}

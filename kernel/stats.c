@@ -4,7 +4,7 @@
  */
 #include <rdma/ib_verbs.h>
 
-#include "softwarp.h"
+#include "qp.h"
 #include "verbs.h"
 
 static const struct rdma_stat_desc swp_stat_descs[] = {
@@ -23,6 +23,8 @@ int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index)
 {
 	struct swp_device *dev = to_swp_dev(ibdev);
+	struct swp_qp *qp;
+	unsigned long idx;
 	int cpu, i;
 
 	if (!port)
@@ -34,5 +36,10 @@ int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			sum += per_cpu_ptr(dev->stats, cpu)->v[i];
 		stats->value[i] = sum;
 	}
+	xa_lock_bh(&dev->qps);
+	xa_for_each(&dev->qps, idx, qp)
+		for (i = 0; i < SWP_STAT_COUNT; i++)
+			stats->value[i] += READ_ONCE(qp->stats.v[i]);
+	xa_unlock_bh(&dev->qps);
 	return SWP_STAT_COUNT;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters of a device: per CPU, never locked, read by `rdma statistic show`.
+ * Counters of a device, read by `rdma statistic show`: per CPU for rare events,
+ * in the QP for those of the data path (swp_qp_stat_add()).
  * SWP_STATS lists them once: enumerator suffix and the name users see.
  */
 #ifndef SWP_STATS_H

@@ -286,7 +286,7 @@ static bool next_sqe(struct swp_qp *qp)
 			SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
 		};
 
-		swp_stat_inc(qp->dev, WQE_INVALID);
+		swp_qp_stat_inc(qp, WQE_INVALID);
 		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 		return false;
 	}
@@ -317,7 +317,7 @@ static bool next_sqe(struct swp_qp *qp)
 	tx->num_sge = tx->sqe.num_sge;
 	tx->by_ref = false;
 	if (status) {
-		swp_stat_inc(qp->dev, WQE_INVALID);
+		swp_qp_stat_inc(qp, WQE_INVALID);
 		local_error(qp, status);
 		return false;
 	}
@@ -352,7 +352,7 @@ static bool next_sqe(struct swp_qp *qp)
 		}
 		return true;
 	default:
-		swp_stat_inc(qp->dev, WQE_INVALID);
+		swp_qp_stat_inc(qp, WQE_INVALID);
 		local_error(qp, IB_WC_LOC_QP_OP_ERR);
 		return false;
 	}
@@ -412,7 +412,7 @@ static bool next_msg(struct swp_qp *qp)
 		tx->term_pending = false;
 		tx->term_sent = true;
 		tx->has_term = true;
-		swp_stat_inc(qp->dev, TERM_SENT);
+		swp_qp_stat_inc(qp, TERM_SENT);
 		return true;
 	}
 	if (qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING)
@@ -785,8 +785,8 @@ static void batch_done(struct swp_qp *qp, struct sock *sk)
 
 	tx->pending = false;
 	drop_holds(tx);
-	swp_stat_add(qp->dev, TX_FPDU, tx->fpdus);
-	swp_stat_add(qp->dev, TX_BYTES, tx->bytes);
+	swp_qp_stat_add(qp, TX_FPDU, tx->fpdus);
+	swp_qp_stat_add(qp, TX_BYTES, tx->bytes);
 	/* the last request may have more to come */
 	if (tx->kind == SWP_TX_SQE)
 		end--;
@@ -899,7 +899,7 @@ void swp_tx_run(struct swp_qp *qp)
 		if (!tx->pending) {
 			if (!sk_stream_memory_free(sk)) {
 				set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
-				swp_stat_inc(qp->dev, TX_STALLS);
+				swp_qp_stat_inc(qp, TX_STALLS);
 				break;
 			}
 			ret = build_batch(qp, sk);
@@ -915,7 +915,7 @@ void swp_tx_run(struct swp_qp *qp)
 				break;
 			}
 		}
-		swp_stat_inc(qp->dev, TX_CALLS);
+		swp_qp_stat_inc(qp, TX_CALLS);
 		ret = push(qp, sk);
 		if (ret > 0) {
 			sent += ret;
@@ -929,7 +929,7 @@ void swp_tx_run(struct swp_qp *qp)
 		}
 		if (ret == -EAGAIN || ret == 0) {
 			set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
-			swp_stat_inc(qp->dev, TX_STALLS);
+			swp_qp_stat_inc(qp, TX_STALLS);
 			/* nothing in flight, so no ACK will call us again */
 			if (tcp_rtx_and_write_queues_empty(sk))
 				swp_qp_kick(qp);
