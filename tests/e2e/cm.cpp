@@ -197,15 +197,33 @@ TEST(Cm, HangupInsteadOfReply) {
         RawListener listener(config().peer_ns, config().peer_addr4);
         EventChannel channel;
         auto client = connecting(channel, listener.port());
-        {
+        /* Once more with revision 1, and no more than that. */
+        for (uint8_t revision : {2, 1}) {
             RawTcp raw = listener.accept();
-            raw.hear(kMpaHeader);
+            EXPECT_EQ(raw.hear(kMpaHeader)[17], revision);
             if (reset)
                 raw.reset();
         }
         CmEvent event = client->expect(RDMA_CM_EVENT_REJECTED);
         EXPECT_EQ(event.status, -ECONNRESET);
     }
+}
+
+/* RFC 6581 section 10: a peer of revision 1 hangs up on an enhanced request. */
+TEST(Cm, FallsBackToRevision1) {
+    RawListener listener(config().peer_ns, config().peer_addr4);
+    EventChannel channel;
+    auto client = connecting(channel, listener.port());
+    listener.accept().hear(kMpaHeader);
+    RawTcp raw = listener.accept();
+    Bytes request = raw.hear(kMpaHeader);
+    EXPECT_EQ(request[16] & kMpaEnhanced, 0);
+    EXPECT_EQ(request[17], 1);
+    raw.say(mpa_frame(true, kMpaCrc, 1, {'h', 'i'}));
+    CmEvent event = client->expect(RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(event.private_data, (std::vector<uint8_t>{'h', 'i'}));
+    raw.shut_down();
+    client->expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
 /* Not MPA at all: the application sees nothing, the stream is closed. */
