@@ -152,8 +152,9 @@ class Guest:
         """Reports of this guest's kernel; the console has those that came too late for the log, and the reverse."""
         found = []
         for log in self.logs():
-            found += [report for report in reports.find(log)
-                      if report.splitlines()[0] not in {other.splitlines()[0] for other in found}]
+            # The same line in console and log is the same report.
+            found += [report for report in reports.find(log) if report.splitlines()[:3] not in
+                      [other.splitlines()[:3] for other in found]]
         leaks = self.vm / f"kmemleak{self.suffix}"
         if leaks.exists() and leaks.read_text().strip():
             found.append("kmemleak:\n" + leaks.read_text(errors="replace"))

@@ -11,7 +11,7 @@ import packages
 from common import BUILD, ROOT, Failure, jobs, locked, run
 
 # What a module build may need of this tree; everything else there is not linked.
-SOURCES = ("Kbuild", "kernel", "tests/kunit", "tests/vectors")
+SOURCES = ("Kbuild", "kernel", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
 SUFFIXES = (".c", ".h", ".S", ".inc")
 
 
@@ -87,6 +87,16 @@ def kunit(kernel: kernels.Kernel) -> list[Path]:
             raise Failure("there are no KUnit suites in tests/kunit")
         _make(kernel, directory, "kunit")
         return sorted(directory.glob("*.ko"))
+
+
+def provoke(kernel: kernels.Kernel) -> Path:
+    """The module that makes mistakes on purpose."""
+    base = BUILD / "kernel" / kernel.name
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        farm = base / "src"
+        mirror(farm)
+        _make(kernel, farm / "tests/qemu/provoke", "provoke")
+        return farm / "tests/qemu/provoke/provoke.ko"
 
 
 def siw(kernel: kernels.Kernel) -> Path | None:

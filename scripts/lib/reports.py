@@ -12,8 +12,6 @@ REPORT = re.compile(
     r"atomic|Voluntary context switch within RCU|soft lockup|hard LOCKUP|workqueue lockup|refcount_t: |list_(add|del) "
     r"corruption|unregister_netdevice: waiting for|leaked reference|ref_tracker: |Kernel panic|Segfault with no mm|"
     r"Out of memory: |page allocation failure|Bad page state|kobject_add_internal failed|softwarp-guest: ")
-# Said while the guest boots, before any module of ours is there, and no fault of ours.
-HARMLESS = re.compile(r"WARNING: CPU: 0 PID: 0 Comm: never-matches$")
 STAMP = re.compile(r"^(<\d+>)?\[ *\d+\.\d+\](\[[ TC]\d+\])? ?")
 LENGTH = 60
 
@@ -24,8 +22,9 @@ def find(log: str) -> list[str]:
     found = []
     index = 0
     while index < len(lines):
-        if REPORT.search(lines[index]) and not HARMLESS.search(lines[index]):
-            found.append("\n".join(lines[index:index + LENGTH]))
+        if REPORT.search(lines[index]):
+            # What a WARN says stands before its first line.
+            found.append("\n".join(lines[max(index - 2, 0):index + LENGTH]))
             index += LENGTH
         else:
             index += 1

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Do one bad thing on loading, to prove that the harness notices:
+ * insmod provoke.ko kind=warn|oob|leak|atomic|locks|shift|oops
+ * Only the harness's own test loads it.
+ */
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+static char *kind = "none";
+module_param(kind, charp, 0444);
+MODULE_PARM_DESC(kind, "what to do wrong");
+
+/* Volatile, or the compiler sees the mistake and acts on it. */
+static volatile unsigned int count = 16;
+
+static DEFINE_SPINLOCK(spin);
+static DEFINE_MUTEX(first);
+static DEFINE_MUTEX(second);
+
+static void out_of_bounds(void)
+{
+	char *bytes = kmalloc(16, GFP_KERNEL);
+
+	if (!bytes)
+		return;
+	bytes[count] = 1;
+	kfree(bytes);
+}
+
+static noinline void leak(void)
+{
+	int i;
+
+	/* Several: a stale register or stack slot may still point to the last. */
+	for (i = 0; i < 8; i++)
+		kmalloc(count * 100, GFP_KERNEL);
+}
+
+static void sleep_in_atomic(void)
+{
+	spin_lock(&spin);
+	msleep(1);
+	spin_unlock(&spin);
+}
+
+static void invert_locks(void)
+{
+	mutex_lock(&first);
+	mutex_lock(&second);
+	mutex_unlock(&second);
+	mutex_unlock(&first);
+	mutex_lock(&second);
+	mutex_lock(&first);
+	mutex_unlock(&first);
+	mutex_unlock(&second);
+}
+
+static void shift_too_far(void)
+{
+	count = 40;
+	pr_info("provoke: shifted to %d\n", 1 << count);
+}
+
+static void oops(void)
+{
+	count = 0;
+	*(volatile int *)(unsigned long)count = 1;
+}
+
+static int __init provoke_init(void)
+{
+	if (!strcmp(kind, "warn"))
+		WARN(1, "provoked\n");
+	else if (!strcmp(kind, "oob"))
+		out_of_bounds();
+	else if (!strcmp(kind, "leak"))
+		leak();
+	else if (!strcmp(kind, "atomic"))
+		sleep_in_atomic();
+	else if (!strcmp(kind, "locks"))
+		invert_locks();
+	else if (!strcmp(kind, "shift"))
+		shift_too_far();
+	else if (!strcmp(kind, "oops"))
+		oops();
+	else
+		return -EINVAL;
+	/* Done, and nothing is to stay. */
+	return -ENODEV;
+}
+
+static void __exit provoke_exit(void)
+{
+}
+
+module_init(provoke_init);
+module_exit(provoke_exit);
+MODULE_DESCRIPTION("Mistakes made on purpose, for the test of the test harness");
+MODULE_LICENSE("GPL");
