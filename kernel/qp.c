@@ -48,7 +48,7 @@ struct ib_qp *swp_qp_to_ib(struct swp_qp *qp)
 }
 
 /* The LLP's memory outlives its last reference by a grace period. */
-static struct swp_llp *get_llp(struct swp_qp *qp)
+struct swp_llp *swp_qp_llp(struct swp_qp *qp)
 {
 	struct swp_llp *llp;
 
@@ -427,7 +427,7 @@ static const struct swp_llp_ops qp_llp_ops = {
 static void close_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 	const struct swp_conn_ops *ops;
 	void *conn;
 
@@ -467,7 +467,7 @@ out:
 static void linger_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, linger_work.work);
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 
 	if (llp) {
 		swp_llp_abort(llp);
@@ -484,7 +484,7 @@ static void linger_work(struct work_struct *work)
 
 static void run_tx(struct swp_qp *qp, bool doorbell)
 {
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
 	u8 *buf = NULL;
 
@@ -559,7 +559,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 
 	xa_erase_bh(&qp->dev->qps, qp->qpn);
 
-	llp = get_llp(qp);
+	llp = swp_qp_llp(qp);
 	if (llp)
 		swp_llp_set_owner(llp, NULL, NULL);
 	if (cancel_work_sync(&qp->tx_work))
@@ -667,7 +667,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 
 void swp_qp_abort(struct swp_qp *qp)
 {
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 
 	if (!llp)
 		return;
@@ -682,7 +682,7 @@ void swp_qp_abort(struct swp_qp *qp)
 /* Consumer wants ERR: stop sending, flush, close the stream. */
 static void modify_err(struct swp_qp *qp)
 {
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 
 	if (!llp) {
 		set_state(qp, SWP_QP_ERROR);
@@ -709,7 +709,7 @@ static void modify_err(struct swp_qp *qp)
 /* Consumer wants a graceful end: FIN after everything posted so far. */
 static void modify_sqd(struct swp_qp *qp)
 {
-	struct swp_llp *llp = get_llp(qp);
+	struct swp_llp *llp = swp_qp_llp(qp);
 
 	if (!llp)
 		return;

@@ -232,6 +232,8 @@ struct swp_qp {
 
 /* qp.c */
 extern struct workqueue_struct *swp_wq;
+/* The stream with a reference, or NULL.  Any context. */
+struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
 void swp_qp_flush(struct swp_qp *qp);		/* any context, no locks but the socket's */

@@ -41,6 +41,10 @@ struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index);
 
+/* restrack.c */
+int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+
 /* device.c */
 int swp_device_register(void);
 void swp_device_unregister(void);

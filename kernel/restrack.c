@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What `rdma resource show ... -dd` tells beyond the core's own columns.
+ */
+#include <net/tcp.h>
+#include <rdma/restrack.h>
+#include <rdma/rdma_netlink.h>
+
+#include "qp.h"
+#include "verbs.h"
+
+static int put_ring(struct sk_buff *msg, const char *prod_name,
+		    const char *kick_name, const struct swp_ring *r)
+{
+	struct swp_ring_ctrl *ctrl;
+
+	if (!r->entries)
+		return 0;
+	ctrl = swp_ring_ctrl(r);
+	return rdma_nl_put_driver_u32(msg, prod_name, READ_ONCE(ctrl->prod)) ||
+	       rdma_nl_put_driver_u32(msg, kick_name, READ_ONCE(ctrl->kick));
+}
+
+static int put_tcp(struct sk_buff *msg, const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return rdma_nl_put_driver_u32(msg, "tcp_state", sk->sk_state) ||
+	       rdma_nl_put_driver_u32(msg, "mss", READ_ONCE(tp->mss_cache)) ||
+	       rdma_nl_put_driver_u32(msg, "srtt_us",
+				      READ_ONCE(tp->srtt_us) >> 3) ||
+	       rdma_nl_put_driver_u32(msg, "cwnd", READ_ONCE(tp->snd_cwnd)) ||
+	       rdma_nl_put_driver_u32(msg, "retrans",
+				      READ_ONCE(tp->total_retrans)) ||
+	       rdma_nl_put_driver_u32(msg, "unacked",
+				      READ_ONCE(tp->write_seq) -
+				      READ_ONCE(tp->snd_una)) ||
+	       rdma_nl_put_driver_u32(msg, "unread",
+				      READ_ONCE(tp->rcv_nxt) -
+				      READ_ONCE(tp->copied_seq));
+}
+
+/* A snapshot without locks: every word is read once and may be a moment old. */
+int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	static const char * const states[] = {
+		[SWP_QP_RESET] = "reset", [SWP_QP_INIT] = "init",
+		[SWP_QP_RTS] = "rts", [SWP_QP_CLOSING] = "closing",
+		[SWP_QP_TERMINATE] = "terminate", [SWP_QP_ERROR] = "error",
+	};
+	struct swp_qp *qp = to_swp_qp(ibqp);
+	struct swp_llp *llp;
+	struct nlattr *table;
+	int ret = 0;
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_put_driver_string(msg, "stream", states[READ_ONCE(qp->state)]) ||
+	    rdma_nl_put_driver_u32(msg, "mpa_rev", qp->sp.mpa_rev) ||
+	    rdma_nl_put_driver_u32(msg, "crc", qp->sp.crc) ||
+	    rdma_nl_put_driver_u32(msg, "ird", qp->sp.ird) ||
+	    rdma_nl_put_driver_u32(msg, "ord", qp->sp.ord) ||
+	    rdma_nl_put_driver_u32(msg, "fenced", READ_ONCE(qp->tx.fenced)) ||
+	    put_ring(msg, "sq_posted", "sq_kick", &qp->sq) ||
+	    rdma_nl_put_driver_u32(msg, "sq_taken", READ_ONCE(qp->sq_tx)) ||
+	    rdma_nl_put_driver_u32(msg, "sq_done", READ_ONCE(qp->sq_done)) ||
+	    put_ring(msg, "rq_posted", "rq_kick", &qp->rq) ||
+	    rdma_nl_put_driver_u32(msg, "rq_taken", READ_ONCE(qp->rq_cons)) ||
+	    rdma_nl_put_driver_u32(msg, "reads_in",
+				   READ_ONCE(qp->irq_prod) -
+				   READ_ONCE(qp->irq_cons)) ||
+	    rdma_nl_put_driver_u32(msg, "reads_out",
+				   READ_ONCE(qp->orq_prod) -
+				   READ_ONCE(qp->orq_cons)) ||
+	    rdma_nl_put_driver_u32(msg, "ack_waiting",
+				   READ_ONCE(qp->ack_waiting)) ||
+	    rdma_nl_put_driver_u32(msg, "tx_pending",
+				   READ_ONCE(qp->tx.pending)) ||
+	    (qp->vendor_err &&
+	     rdma_nl_put_driver_u32_hex(msg, "vendor_err", qp->vendor_err)))
+		ret = -EMSGSIZE;
+
+	llp = swp_qp_llp(qp);
+	if (llp) {
+		if (!ret && put_tcp(msg, llp->sock->sk))
+			ret = -EMSGSIZE;
+		swp_llp_put(llp);
+	}
+	if (ret) {
+		nla_nest_cancel(msg, table);
+		return ret;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_put_driver_u32(msg, "entries", cq->ring.entries) ||
+	    rdma_nl_put_driver_u32(msg, "pushed", READ_ONCE(cq->prod)) ||
+	    rdma_nl_put_driver_u32(msg, "polled",
+				   cq->ring.entry ? READ_ONCE(ctrl->cons) :
+						    READ_ONCE(cq->cons)) ||
+	    rdma_nl_put_driver_u32(msg, "armed",
+				   cq->ring.entry ? READ_ONCE(ctrl->arm) :
+						    READ_ONCE(cq->arm)) ||
+	    rdma_nl_put_driver_u32(msg, "overflow", cq->overflow)) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
