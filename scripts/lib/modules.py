@@ -69,11 +69,16 @@ def analyse(kernel: kernels.Kernel) -> str:
         farm = base / "lint"
         shutil.rmtree(farm, ignore_errors=True)
         mirror(farm)
-        _make(kernel, farm, "lint", ["C=2", "W=1"])
+        broken = ""
+        try:
+            _make(kernel, farm, "lint", ["-k", "C=2", "W=1"])
+        except Failure as failure:
+            broken = f"{failure}\n"
         # The kernel's own headers draw warnings, too, and those are not ours to mend.
         lines = (base / "lint.log").read_text(errors="replace").splitlines()
-        return "".join(f"{line}\n" for line in lines if re.search(r"\b(warning|error|Warning): |: note: ", line)
-                       and (str(farm) in line or line.startswith(("kernel/", "./kernel/"))))
+        found = "".join(f"{line}\n" for line in lines if re.search(r"\b(warning|error|Warning): |: note: ", line)
+                        and (str(farm) in line or line.startswith(("kernel/", "./kernel/"))))
+        return found or broken
 
 
 def kunit(kernel: kernels.Kernel) -> list[Path]:
