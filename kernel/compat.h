@@ -12,7 +12,7 @@
 #include <linux/workqueue.h>
 #include <net/sock.h>
 
-#ifndef WQ_PERCPU
+#ifndef SWP_HAVE_WQ_PERCPU
 #define WQ_PERCPU 0
 #endif
 

@@ -22,6 +22,7 @@ struct swp_params swp_params = {
 	.mpa_rev = 2,
 	.mpa_crc = 1,
 	.max_ird = SWP_MAX_ORD,
+	.tx_poll_us = 50,
 	.zcopy_min = 0,
 };
 
@@ -41,6 +42,7 @@ SWP_PARAM(handshake_ms, "milliseconds an MPA handshake may take (10000)");
 SWP_PARAM(mpa_rev, "MPA revision to connect with: 1 or 2 (2)");
 SWP_PARAM(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
 SWP_PARAM(max_ird, "inbound reads per QP, at most 128 (128)");
+SWP_PARAM(tx_poll_us, "microseconds a worker watches the send queue of a program that posts many small requests, 0 never (50)");
 SWP_PARAM(zcopy_min, "bytes from which a message's pages go to TCP by reference, 0 never (0)");
 
 static int __init swp_init(void)
@@ -58,9 +60,15 @@ static int __init swp_init(void)
 				 WQ_HIGHPRI, 0);
 	if (!swp_wq)
 		return -ENOMEM;
+	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_HIGHPRI | WQ_PERCPU |
+				      WQ_CPU_INTENSIVE, 0);
+	if (!swp_poll_wq) {
+		ret = -ENOMEM;
+		goto err_wq;
+	}
 	ret = swp_cm_init();
 	if (ret)
-		goto err_wq;
+		goto err_poll_wq;
 	ret = swp_device_register();
 	if (ret)
 		goto err_cm;
@@ -68,6 +76,8 @@ static int __init swp_init(void)
 
 err_cm:
 	swp_cm_exit();
+err_poll_wq:
+	destroy_workqueue(swp_poll_wq);
 err_wq:
 	destroy_workqueue(swp_wq);
 	return ret;
@@ -77,6 +87,7 @@ static void __exit swp_exit(void)
 {
 	swp_device_unregister();
 	swp_cm_exit();
+	destroy_workqueue(swp_poll_wq);
 	destroy_workqueue(swp_wq);
 	/* regions are freed after a grace period */
 	rcu_barrier();

@@ -269,8 +269,11 @@ static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	if (!length || start + length < start || iova + length < iova)
 		return ERR_PTR(-EINVAL);
 	if (access & ~(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-		       IB_ACCESS_REMOTE_READ | IB_ACCESS_RELAXED_ORDERING))
+		       IB_ACCESS_REMOTE_READ | IB_ZERO_BASED |
+		       IB_ACCESS_RELAXED_ORDERING))
 		return ERR_PTR(-EOPNOTSUPP);
+	if (access & IB_ZERO_BASED)
+		iova = 0;
 
 	mr = new_mr(pd, access);
 	if (IS_ERR(mr))

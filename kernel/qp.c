@@ -9,11 +9,13 @@
 #include "qp.h"
 
 struct workqueue_struct *swp_wq;
+struct workqueue_struct *swp_poll_wq;
 
 /* Time a dead or half closed stream gets to finish, then it is reset. */
 #define SWP_LINGER	(5 * HZ)
 
 static void tx_work(struct work_struct *work);
+static void poll_work(struct work_struct *work);
 static void close_work(struct work_struct *work);
 static void linger_work(struct work_struct *work);
 
@@ -158,11 +160,12 @@ static int flush_sq(struct swp_qp *qp)
 		const struct swp_sqe *e = swp_ring_slot(&qp->sq, qp->sq_tx);
 		struct swp_slot s = {
 			.wr_id = READ_ONCE(e->wr_id),
-			.opcode = READ_ONCE(e->opcode),
 			.status = IB_WC_WR_FLUSH_ERR,
 			.vendor_err = qp->vendor_err,
 		};
+		u8 op = READ_ONCE(e->opcode);
 
+		s.opcode = op <= SWP_OP_USER_MAX || !qp->user ? op : SWP_OP_SEND;
 		bits |= push_send(qp, &s);
 		qp->sq_tx++;
 	}
@@ -482,45 +485,156 @@ static void linger_work(struct work_struct *work)
 
 /* Sending from process context -------------------------------------------- */
 
-static void run_tx(struct swp_qp *qp, bool doorbell)
+/* A stream of small requests is taken for one after this many doorbells. */
+#define SWP_STREAM_DOORBELLS	16
+/* Requests that one doorbell may have found for it to count */
+#define SWP_STREAM_BATCH	4
+
+/* Pollers running on all devices; a few processors at most may spin. */
+static atomic_t pollers;
+
+static bool may_poll(void)
+{
+	int max = num_online_cpus() / 2;
+
+	if (!swp_params.tx_poll_us || atomic_inc_return(&pollers) > max) {
+		if (swp_params.tx_poll_us)
+			atomic_dec(&pollers);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Each doorbell of a program that posts small requests one by one costs a system
+ * call and a packet.  When nothing comes back in between, so that it is not a
+ * dialogue, a worker on another processor watches the send queue for a while:
+ * posting then costs neither, and what gathers meanwhile goes out in one packet.
+ * Socket lock held.
+ */
+static void note_doorbell(struct swp_qp *qp, u32 before)
+{
+	u32 taken = qp->sq_tx - before;
+	unsigned int cpu;
+
+	swp_qp_stat_inc(qp, DOORBELLS);
+	if (!taken || taken > SWP_STREAM_BATCH ||
+	    qp->tx.last_bytes > qp->tx.mss) {
+		qp->tx.streak = 0;
+		return;
+	}
+	if (++qp->tx.streak < SWP_STREAM_DOORBELLS || qp->tx.polling ||
+	    qp->state != SWP_QP_RTS || !may_poll())
+		return;
+	qp->tx.streak = 0;
+	WRITE_ONCE(qp->tx.polling, true);
+	qp->tx.poll_start = true;
+	WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 0);
+	swp_qp_stat_inc(qp, TX_POLLS);
+	/*
+	 * On the poster's own processor it would only keep the poster from
+	 * posting.  The poster may have moved meanwhile; the worker then finds
+	 * nothing and gives up.
+	 */
+	cpu = cpumask_next(raw_smp_processor_id(), cpu_online_mask);
+	if (cpu >= nr_cpu_ids)
+		cpu = cpumask_first(cpu_online_mask);
+	swp_qp_get(qp);
+	if (!queue_work_on(cpu, swp_poll_wq, &qp->poll_work))
+		swp_qp_put(qp);
+}
+
+static void stop_polling(struct swp_qp *qp)
+{
+	if (!qp->tx.polling)
+		return;
+	WRITE_ONCE(qp->tx.polling, false);
+	atomic_dec(&pollers);
+}
+
+/* Returns whether the transmitter should watch the send queue on. */
+static bool run_tx(struct swp_qp *qp, bool doorbell, bool last)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
 	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
+	bool polling = false;
 	u8 *buf = NULL;
+	u32 before;
 
 	if (llp) {
 		/* octets came that had no memory to be put together in */
 		if (READ_ONCE(qp->rx.starved))
 			buf = kvmalloc(size, GFP_KERNEL);
 		lock_sock(llp->sock->sk);
+		before = qp->sq_tx;
 		if (llp->owner == qp) {
 			if (buf)
 				swp_rx_feed(qp, buf, size);
 			buf = NULL;
-			if (doorbell)
-				swp_qp_stat_inc(qp, DOORBELLS);
+			if (last)
+				stop_polling(qp);
 			swp_tx_run(qp);
+			if (doorbell)
+				note_doorbell(qp, before);
+			/* held up: whatever lifts that runs the engine */
+			else if (qp->tx.polling && qp->sq_tx == before &&
+				 !qp->tx.poll_start)
+				stop_polling(qp);
+			polling = qp->tx.polling;
+			if (!doorbell)
+				qp->tx.poll_start = false;
+		} else {
+			stop_polling(qp);
 		}
 		release_sock(llp->sock->sk);
 		swp_llp_put(llp);
 		kvfree(buf);
+	} else {
+		stop_polling(qp);
 	}
 	/* who enters the error state flushes; this is for what came later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
+	return polling;
+}
+
+static void poll_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, poll_work);
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&qp->sq);
+	u64 limit = swp_params.tx_poll_us * NSEC_PER_USEC;
+	u64 until = ktime_get_ns() + limit;
+	u32 spins = 0;
+
+	while (READ_ONCE(qp->tx.polling)) {
+		if (READ_ONCE(ctrl->prod) != READ_ONCE(qp->sq_tx)) {
+			if (!run_tx(qp, false, false))
+				break;
+			until = ktime_get_ns() + limit;
+			cond_resched();
+			continue;
+		}
+		cpu_relax();
+		if (++spins % 64)
+			continue;
+		cond_resched();
+		if (ktime_get_ns() > until)
+			run_tx(qp, false, true);
+	}
+	swp_qp_put(qp);
 }
 
 static void tx_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, tx_work);
 
-	run_tx(qp, false);
+	run_tx(qp, false, false);
 	swp_qp_put(qp);
 }
 
 void swp_qp_doorbell(struct swp_qp *qp)
 {
-	run_tx(qp, true);
+	run_tx(qp, true, false);
 }
 
 /* Life ---------------------------------------------------------------------*/
@@ -536,6 +650,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
 	INIT_WORK(&qp->tx_work, tx_work);
+	INIT_WORK(&qp->poll_work, poll_work);
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
 	qp->state = SWP_QP_RESET;
@@ -564,6 +679,8 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_llp_set_owner(llp, NULL, NULL);
 	if (cancel_work_sync(&qp->tx_work))
 		swp_qp_put(qp);
+	if (cancel_work_sync(&qp->poll_work))
+		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->close_work))
 		swp_qp_put(qp);
 	stop_linger(qp);
@@ -577,6 +694,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	qp->conn_ops = NULL;
 	spin_unlock_bh(&qp->lock);
 	swp_tx_release(qp);
+	stop_polling(qp);
 	set_state(qp, SWP_QP_ERROR);
 	swp_qp_flush(qp);
 	if (llp)
@@ -661,7 +779,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	spin_unlock_bh(&qp->lock);
 
 	swp_llp_set_owner(llp, &qp_llp_ops, qp);
-	run_tx(qp, false);
+	run_tx(qp, false, false);
 	return 0;
 }
 

@@ -79,6 +79,10 @@ struct swp_tx {
 	bool fin_wanted;	/* FIN once everything queued is sent */
 	bool shut;		/* FIN requested from the socket */
 	u8 resp_turn;
+	bool polling;		/* a worker watches the send queue */
+	bool poll_start;	/* it has not looked yet */
+	u32 streak;		/* small doorbells with nothing received between */
+	u32 last_bytes;		/* of the last batch */
 
 	/* message being sent */
 	enum swp_tx_kind kind;
@@ -216,6 +220,7 @@ struct swp_qp {
 
 	unsigned long flags;	/* enum swp_qp_flag */
 	struct work_struct tx_work;
+	struct work_struct poll_work;
 	struct work_struct close_work;
 	struct delayed_work linger_work;
 	const struct swp_conn_ops *conn_ops;
@@ -232,6 +237,7 @@ struct swp_qp {
 
 /* qp.c */
 extern struct workqueue_struct *swp_wq;
+extern struct workqueue_struct *swp_poll_wq;
 /* The stream with a reference, or NULL.  Any context. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */

@@ -452,6 +452,7 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	swp_cur_skip(&c, f.seg.hdr_len);
 	f.payload = c;
 	qp->tx.fenced = false;
+	qp->tx.streak = 0;
 
 	/*
 	 * DDP does not mix segments of other messages into a message (RFC 5041

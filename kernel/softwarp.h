@@ -42,6 +42,7 @@ struct swp_params {
 	uint mpa_rev;		/* highest MPA revision offered: 1 or 2 */
 	uint mpa_crc;		/* 0 off, 1 prefer (C=1), 2 require */
 	uint max_ird;		/* inbound reads per QP */
+	uint tx_poll_us;	/* time a worker watches an empty send queue */
 	uint zcopy_min;		/* bytes of a message from which pages go by reference */
 };
 

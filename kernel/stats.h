@@ -23,6 +23,7 @@
 	X(TERM_SENT,		"terminate_sent")		\
 	X(TERM_RCVD,		"terminate_received")		\
 	X(DOORBELLS,		"doorbells")			\
+	X(TX_POLLS,		"tx_polls_started")		\
 	X(WQE_INVALID,		"invalid_wqe")			\
 	X(CQ_OVERFLOW,		"cq_overflow")			\
 	X(CONN_ACTIVE,		"connect_active")		\

@@ -272,6 +272,8 @@ static bool next_sqe(struct swp_qp *qp)
 	ctrl = swp_ring_ctrl(&qp->sq);
 	prod = smp_load_acquire(&ctrl->prod);
 	if (prod == qp->sq_tx) {
+		if (tx->polling)
+			return false;	/* tx_work looks again by itself */
 		WRITE_ONCE(ctrl->kick, 1);
 		/* pairs with the poster's barrier between prod and kick */
 		smp_mb();
@@ -305,7 +307,8 @@ static bool next_sqe(struct swp_qp *qp)
 	*s = (struct swp_slot){
 		.wr_id = tx->sqe.wr_id,
 		.byte_len = tx->len,
-		.opcode = tx->sqe.opcode,
+		/* an opcode that nobody may post has no completion opcode */
+		.opcode = status ? SWP_OP_SEND : tx->sqe.opcode,
 		.flags = tx->sqe.flags,
 	};
 	qp->sq_tx++;
@@ -784,6 +787,7 @@ static void batch_done(struct swp_qp *qp, struct sock *sk)
 	u32 i, end = tx->batch_tx;
 
 	tx->pending = false;
+	tx->last_bytes = tx->bytes;
 	drop_holds(tx);
 	swp_qp_stat_add(qp, TX_FPDU, tx->fpdus);
 	swp_qp_stat_add(qp, TX_BYTES, tx->bytes);
