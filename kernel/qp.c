@@ -306,14 +306,22 @@ static enum ib_event_type term_event(const struct swp_qp *qp)
 	return IB_EVENT_QP_FATAL;
 }
 
+/*
+ * FIN, and the connection is over for its owner; the stream itself may take a
+ * while to end, so that what was sent arrives.
+ */
+static void shut_stream(struct swp_qp *qp)
+{
+	qp->tx.shut = true;
+	set_bit(SWP_QPF_TELL, &qp->flags);
+	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
+}
+
 void swp_qp_terminated(struct swp_qp *qp)
 {
 	enter_error(qp);
 	swp_qp_event(qp, term_event(qp));
-	qp->tx.shut = true;
-	/* the connection is told now, the stream may take a while to end */
-	set_bit(SWP_QPF_PEER_FIN, &qp->flags);
-	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
+	shut_stream(qp);
 }
 
 void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
@@ -385,16 +393,15 @@ static void llp_state_change(struct swp_llp *llp)
 	if (qp->state == SWP_QP_RTS || qp->state == SWP_QP_CLOSING) {
 		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
 		    qp->rx.asm_len) {
+			/* and nobody is left to send a Terminate to */
 			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
 							lost.code);
-			qp->close_error = -ECONNRESET;
-			enter_error(qp);
-			swp_qp_event(qp, IB_EVENT_QP_FATAL);
-		} else {
-			set_state(qp, SWP_QP_CLOSING);
+			swp_qp_dead(qp, -ECONNRESET);
+			return;
 		}
+		set_state(qp, SWP_QP_CLOSING);
 	}
-	if (!test_and_set_bit(SWP_QPF_PEER_FIN, &qp->flags))
+	if (!test_and_set_bit(SWP_QPF_FIN_SEEN, &qp->flags))
 		swp_qp_close_later(qp, SWP_QPF_PEER_FIN);
 	qp->tx.fin_wanted = true;
 	swp_tx_run(qp);
@@ -426,13 +433,27 @@ static const struct swp_llp_ops qp_llp_ops = {
 	.state_change = llp_state_change,
 };
 
+/* Tells the connection that it is over, if it has not been told. */
+static void tell_closed(struct swp_qp *qp)
+{
+	const struct swp_conn_ops *ops;
+	void *conn;
+
+	spin_lock_bh(&qp->lock);
+	ops = qp->conn_ops;
+	conn = qp->conn;
+	qp->conn_ops = NULL;
+	spin_unlock_bh(&qp->lock);
+	if (ops)
+		ops->closed(conn, qp->close_error);
+}
+
 /* Process context side of all this */
 static void close_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);
 	struct swp_llp *llp = swp_qp_llp(qp);
-	const struct swp_conn_ops *ops;
-	void *conn;
+	const struct swp_conn_ops *ops = READ_ONCE(qp->conn_ops);
 
 	if (!llp)
 		goto out;
@@ -440,11 +461,11 @@ static void close_work(struct work_struct *work)
 		swp_llp_shutdown(llp);
 		start_linger(qp);
 	}
-	if (test_and_clear_bit(SWP_QPF_ABORT, &qp->flags))
-		swp_llp_abort(llp);
-	if (test_bit(SWP_QPF_PEER_FIN, &qp->flags) && qp->conn_ops &&
-	    !test_and_set_bit(SWP_QPF_FIN_TOLD, &qp->flags))
-		qp->conn_ops->peer_fin(qp->conn);
+	/* only this work and the end of the QP, which waits for it, clear ops */
+	if (test_and_clear_bit(SWP_QPF_PEER_FIN, &qp->flags) && ops)
+		ops->peer_fin(qp->conn);
+	if (test_and_clear_bit(SWP_QPF_TELL, &qp->flags))
+		tell_closed(qp);
 
 	if (!test_and_clear_bit(SWP_QPF_CLOSED, &qp->flags))
 		goto out_put;
@@ -453,14 +474,10 @@ static void close_work(struct work_struct *work)
 	swp_llp_set_owner(llp, NULL, NULL);
 	spin_lock_bh(&qp->lock);
 	qp->llp = NULL;
-	ops = qp->conn_ops;
-	conn = qp->conn;
-	qp->conn_ops = NULL;
 	spin_unlock_bh(&qp->lock);
 	swp_llp_put(llp);
 	stop_linger(qp);
-	if (ops)
-		ops->closed(conn, qp->close_error);
+	tell_closed(qp);
 out_put:
 	swp_llp_put(llp);
 out:
@@ -667,9 +684,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
  */
 void swp_qp_destroy_obj(struct swp_qp *qp)
 {
-	const struct swp_conn_ops *ops;
 	struct swp_llp *llp, *attached;
-	void *conn;
 	int i;
 
 	xa_erase_bh(&qp->dev->qps, qp->qpn);
@@ -689,9 +704,6 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	spin_lock_bh(&qp->lock);
 	attached = qp->llp;
 	qp->llp = NULL;
-	ops = qp->conn_ops;
-	conn = qp->conn;
-	qp->conn_ops = NULL;
 	spin_unlock_bh(&qp->lock);
 	swp_tx_release(qp);
 	stop_polling(qp);
@@ -699,8 +711,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_qp_flush(qp);
 	if (llp)
 		swp_llp_shutdown(llp);
-	if (ops)
-		ops->closed(conn, qp->close_error);
+	tell_closed(qp);
 	if (attached)
 		swp_llp_put(attached);
 	if (llp)
@@ -815,10 +826,8 @@ static void modify_err(struct swp_qp *qp)
 		 */
 		swp_tx_release(qp);
 		enter_error(qp);
-		if (!qp->tx.shut) {
-			qp->tx.shut = true;
-			swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
-		}
+		if (!qp->tx.shut)
+			shut_stream(qp);
 	}
 	release_sock(llp->sock->sk);
 	swp_llp_put(llp);

@@ -150,11 +150,13 @@ struct swp_rx {
 };
 
 enum swp_qp_flag {
-	SWP_QPF_SHUTDOWN,	/* close_work: send FIN */
-	SWP_QPF_ABORT,		/* close_work: send RST */
-	SWP_QPF_PEER_FIN,	/* close_work: tell the connection */
-	SWP_QPF_CLOSED,		/* close_work: stream is over */
-	SWP_QPF_FIN_TOLD,	/* the connection has been told */
+	/* what close_work has to do */
+	SWP_QPF_SHUTDOWN,	/* send FIN */
+	SWP_QPF_PEER_FIN,	/* tell the connection of the peer's FIN */
+	SWP_QPF_TELL,		/* tell the connection that it is over */
+	SWP_QPF_CLOSED,		/* the stream has ended: let go of it */
+	/* what has happened */
+	SWP_QPF_FIN_SEEN,
 };
 
 struct swp_qp {

@@ -357,32 +357,58 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* Terminate ----------------------------------------------------------------*/
 
-/* The request that the peer complains about gets a status that says so. */
-static void blame(struct swp_qp *qp, const struct swp_term *t, bool is_read)
+/* The read with this MSN, or the oldest one; U32_MAX when none is outstanding */
+static u32 blamed_read(const struct swp_qp *qp, u32 msn)
 {
-	bool access = (t->layer == SWP_LAYER_RDMAP &&
-		       t->etype == SWP_RDMAP_ET_PROT) ||
-		      (t->layer == SWP_LAYER_DDP &&
-		       t->etype == SWP_DDP_ET_TAGGED);
-	u8 status = access ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+	u32 n = qp->orq_prod - qp->orq_cons;
+	u32 first = qp->tx.rreq_msn - n;
+
+	if (!n)
+		return U32_MAX;
+	if (!msn || msn - first >= n)
+		msn = first;
+	return qp->orq[(qp->orq_cons + (msn - first)) % qp->orq_size].slot;
+}
+
+/* The oldest request but reads that is not complete */
+static u32 blamed_other(const struct swp_qp *qp)
+{
+	const struct swp_slot *s;
+	u32 i;
+
+	for (i = qp->sq_done; i != qp->sq_tx; i++) {
+		s = &qp->slots[i & qp->sq.mask];
+		if (s->state != SWP_SLOT_DONE && s->opcode != SWP_OP_READ)
+			return i;
+	}
+	return U32_MAX;
+}
+
+/* The request that the peer complains about gets a status that says so. */
+static void blame(struct swp_qp *qp, const struct swp_term *t, u32 msn,
+		  bool is_read)
+{
+	u8 status = IB_WC_REM_OP_ERR;
 	struct swp_slot *s;
 	u32 i;
 
-	if (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_UNTAGGED)
-		status = IB_WC_REM_INV_REQ_ERR;
 	if (!qp->sq.entries)
 		return;
-	for (i = qp->sq_done; i != qp->sq_tx; i++) {
-		s = &qp->slots[i & qp->sq.mask];
-		if (s->state == SWP_SLOT_DONE || s->status)
-			continue;
-		if (is_read != (s->opcode == SWP_OP_READ))
-			continue;
-		s->status = status;
-		s->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
-				SWP_VENDOR_ERR_REMOTE;
+	if ((t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) ||
+	    (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_TAGGED))
+		status = IB_WC_REM_ACCESS_ERR;
+	else if (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_UNTAGGED)
+		status = IB_WC_REM_INV_REQ_ERR;
+
+	i = is_read ? blamed_read(qp, msn) : blamed_other(qp);
+	if (i == U32_MAX)
 		return;
-	}
+	s = &qp->slots[i & qp->sq.mask];
+	if (s->status)
+		return;
+	s->status = status;
+	s->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
+			SWP_VENDOR_ERR_REMOTE;
 }
 
 static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
@@ -391,15 +417,16 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	u32 len = min_t(u32, f->seg.payload, sizeof(buf));
 	const u8 *rreq;
 	struct swp_term t;
+	u32 msn;
 
 	swp_cur_copy(&f->payload, buf, len);
 	swp_qp_stat_inc(qp, TERM_RCVD);
-	if (swp_term_decode(buf, len, &t, &rreq))
+	if (swp_term_decode(buf, len, &t, &msn, &rreq))
 		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 				       SWP_RO_UNSPECIFIED };
 	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
 		  qp->qpn, t.layer, t.etype, t.code);
-	blame(qp, &t, rreq || (t.layer == SWP_LAYER_RDMAP &&
+	blame(qp, &t, msn, rreq || (t.layer == SWP_LAYER_RDMAP &&
 			       t.etype == SWP_RDMAP_ET_PROT));
 	swp_qp_peer_terminated(qp, &t);
 	return -ECONNRESET;

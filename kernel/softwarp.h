@@ -184,8 +184,9 @@ struct swp_stream_params {
 
 /*
  * How a QP tells the owner of its connection (cm.c) that the stream ended.
- * closed() runs once, in process context without locks, after both queues were
- * flushed or, for a graceful close, after both directions have seen FIN.
+ * closed() runs once, in process context without locks: after a graceful close,
+ * when both directions have seen FIN; after an error, when both queues have been
+ * flushed, though TCP may still be busy delivering a Terminate.
  * @error: 0 graceful, else negative errno.
  * peer_fin() runs at most once, in process context, when the peer closed its
  * direction or sent a Terminate.

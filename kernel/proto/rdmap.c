@@ -183,11 +183,13 @@ __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
 	return n;
 }
 
-int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t,
+int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		    const __u8 **rreq)
 {
+	struct swp_ddp_untagged ddp;
 	__u32 off = 4;
 
+	*msn = 0;
 	*rreq = NULL;
 	if (len < 4)
 		return -EPROTO;
@@ -200,8 +202,15 @@ int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t,
 	if (buf[2] & SWP_TERM_D) {
 		if (len <= off)
 			return 0;
-		off += buf[off] & SWP_DDP_TAGGED ? SWP_TAGGED_LEN :
-						   SWP_UNTAGGED_LEN;
+		if (buf[off] & SWP_DDP_TAGGED) {
+			off += SWP_TAGGED_LEN;
+		} else {
+			if (len >= off + SWP_UNTAGGED_LEN) {
+				memcpy(&ddp, buf + off, sizeof(ddp));
+				*msn = be32_to_cpu(ddp.msn);
+			}
+			off += SWP_UNTAGGED_LEN;
+		}
 	}
 	if ((buf[2] & SWP_TERM_R) && len >= off + SWP_READ_REQ_LEN)
 		*rreq = buf + off;

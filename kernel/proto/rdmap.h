@@ -199,11 +199,12 @@ __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
 /*
  * swp_term_decode - read a Terminate's payload.
  * @len: octets behind the DDP header
+ * @msn: set to the MSN of the untagged segment inside, 0 when there is none
  * @rreq: set to the Read Request header inside, or NULL when there is none
  *
  * Returns 0 or -EPROTO when it is shorter than its control field.
  */
-int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t,
+int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		    const __u8 **rreq);
 
 #endif /* SWP_PROTO_RDMAP_H */

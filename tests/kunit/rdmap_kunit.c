@@ -154,12 +154,15 @@ static void read_request(struct kunit *test)
 static void terminate(struct kunit *test)
 {
 	static const u8 tagged[SWP_TAGGED_LEN] = { 0xc1, 0x40 };
-	static const u8 untagged[SWP_UNTAGGED_LEN] = { 0x41, 0x41 };
+	static const u8 untagged[SWP_UNTAGGED_LEN] = {
+		0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x12, 0x34,
+	};
 	static const u8 rreq_bytes[SWP_READ_REQ_LEN] = { 0xab };
 	const struct swp_term crc = { 2, 0, 2 }, stag = { 1, 1, 0 },
 			      prot = { 0, 1, 2 };
 	struct swp_term out;
 	const u8 *rreq;
+	u32 msn;
 	u8 buf[SWP_TERM_MAX];
 
 	KUNIT_EXPECT_EQ(test, 4U, swp_term_encode(buf, &crc, NULL, 0, 0, NULL));
@@ -173,17 +176,19 @@ static void terminate(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0xc0, (int)buf[2]);
 	KUNIT_EXPECT_EQ(test, 0x03, (int)buf[4]);
 	KUNIT_EXPECT_EQ(test, 0xe8, (int)buf[5]);
-	KUNIT_ASSERT_EQ(test, 0, swp_term_decode(buf, 20, &out, &rreq));
+	KUNIT_ASSERT_EQ(test, 0, swp_term_decode(buf, 20, &out, &msn, &rreq));
 	KUNIT_EXPECT_NULL(test, rreq);
+	KUNIT_EXPECT_EQ(test, 0U, msn);
 
 	KUNIT_EXPECT_EQ(test, 24U, swp_term_encode(buf, &stag, untagged, 18, 18,
 						   NULL));
 	KUNIT_EXPECT_EQ(test, 52U, swp_term_encode(buf, &prot, untagged, 18, 46,
 						   rreq_bytes));
 	KUNIT_EXPECT_EQ(test, 0xe0, (int)buf[2]);
-	KUNIT_ASSERT_EQ(test, 0, swp_term_decode(buf, 52, &out, &rreq));
+	KUNIT_ASSERT_EQ(test, 0, swp_term_decode(buf, 52, &out, &msn, &rreq));
 	KUNIT_ASSERT_NOT_NULL(test, rreq);
 	KUNIT_EXPECT_PTR_EQ(test, (const u8 *)buf + 24, rreq);
+	KUNIT_EXPECT_EQ(test, 0x1234U, msn);
 	KUNIT_EXPECT_EQ(test, 1, (int)out.etype);
 	KUNIT_EXPECT_EQ(test, 2, (int)out.code);
 }
@@ -191,13 +196,15 @@ static void terminate(struct kunit *test)
 /* A Terminate cut anywhere is read as far as it goes, never past its end. */
 static void terminate_truncated(struct kunit *test)
 {
-	static const u8 untagged[SWP_UNTAGGED_LEN] = { 0x41, 0x41 };
+	static const u8 untagged[SWP_UNTAGGED_LEN] = {
+		0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x12, 0x34,
+	};
 	static const u8 rreq_bytes[SWP_READ_REQ_LEN] = { 0xab };
 	const struct swp_term prot = { 0, 1, 2 };
 	struct swp_term out;
 	const u8 *rreq;
 	u8 full[SWP_TERM_MAX], *cut;
-	u32 len;
+	u32 len, msn;
 
 	swp_term_encode(full, &prot, untagged, 18, 46, rreq_bytes);
 	for (len = 0; len <= SWP_TERM_MAX; len++) {
@@ -206,8 +213,10 @@ static void terminate_truncated(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, cut);
 		memcpy(cut, full, len);
 		KUNIT_EXPECT_EQ(test, len < 4 ? -EPROTO : 0,
-				swp_term_decode(cut, len, &out, &rreq));
+				swp_term_decode(cut, len, &out, &msn,
+						&rreq));
 		KUNIT_EXPECT_EQ(test, len == SWP_TERM_MAX, rreq != NULL);
+		KUNIT_EXPECT_EQ(test, len < 24 ? 0U : 0x1234U, msn);
 	}
 }
 
