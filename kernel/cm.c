@@ -32,6 +32,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
 #include <linux/nsproxy.h>
@@ -55,6 +56,9 @@
 
 /* iw_cm has no free event for the listening id: ask again, milliseconds */
 #define SWP_OFFER_RETRY_MS	5
+
+/* iw_cm is short of memory for the answer to a connect: times to try */
+#define SWP_REPLY_TRIES		200
 
 /* accept() is short of memory: again, milliseconds */
 #define SWP_ACCEPT_RETRY_MS	20
@@ -95,8 +99,8 @@ struct swp_ep {
 	struct swp_handshake *hs;
 	struct swp_llp *llp;
 	struct net *net;		/* active, until RUNNING; with reference */
-	struct swp_listener *lis;	/* passive, until REPORTED; with reference */
-	struct list_head pending_entry;	/* lis->lock */
+	struct swp_listener *lis;	/* passive, until RUNNING; with reference */
+	struct list_head lis_entry;	/* lis->lock: pending or reported */
 	struct iw_cm_id *id;		/* with reference; passive: from accept on */
 	struct swp_qp *qp;		/* active, until RUNNING; with reference */
 	u32 qpn;
@@ -132,6 +136,7 @@ struct swp_listener {
 	bool dead;			/* no event on id any more */
 	struct list_head pending;	/* endpoints up to OFFERING */
 	u32 npending;
+	struct list_head reported;	/* and those in REPORTED */
 };
 
 static struct workqueue_struct *swp_cm_wq;
@@ -188,11 +193,10 @@ static void swp_ep_kick_later(struct swp_ep *ep, unsigned int ms)
 		swp_ep_put(ep);
 }
 
-static void swp_ep_start_timer(struct swp_ep *ep)
+static void swp_ep_start_timer(struct swp_ep *ep, unsigned int ms)
 {
 	kref_get(&ep->ref);
-	if (!queue_delayed_work(swp_cm_wq, &ep->timer,
-				msecs_to_jiffies(swp_params.handshake_ms)))
+	if (!queue_delayed_work(swp_cm_wq, &ep->timer, msecs_to_jiffies(ms)))
 		swp_ep_put(ep);
 }
 
@@ -226,7 +230,7 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 	spin_lock_init(&ep->ev_lock);
 	INIT_DELAYED_WORK(&ep->work, swp_ep_work);
 	INIT_DELAYED_WORK(&ep->timer, swp_ep_timeout);
-	INIT_LIST_HEAD(&ep->pending_entry);
+	INIT_LIST_HEAD(&ep->lis_entry);
 
 	spin_lock_bh(&dev->cm_lock);
 	if (dev->cm_dead) {
@@ -245,15 +249,17 @@ static void swp_ep_end_handshake(struct swp_ep *ep)
 {
 	struct swp_listener *lis = ep->lis;
 
-	swp_ep_stop_timer(ep);
 	if (lis) {
 		spin_lock_bh(&lis->lock);
-		list_del_init(&ep->pending_entry);
-		lis->npending--;
+		list_del_init(&ep->lis_entry);
+		if (ep->state < SWP_EP_REPORTED)
+			lis->npending--;
 		spin_unlock_bh(&lis->lock);
 		ep->lis = NULL;
 		swp_listener_put(lis);
 	}
+	/* after the listener, which may have started it */
+	swp_ep_stop_timer(ep);
 	if (ep->qp) {
 		swp_qp_put(ep->qp);
 		WRITE_ONCE(ep->qp, NULL);
@@ -319,6 +325,7 @@ static void swp_ep_reply_event(struct swp_ep *ep, int status,
 		.local_addr = ep->id->m_local_addr,
 		.remote_addr = ep->id->m_remote_addr,
 	};
+	int tries;
 
 	if (f) {
 		ev.ird = swp_event_depth(f, f->ird);
@@ -332,8 +339,20 @@ static void swp_ep_reply_event(struct swp_ep *ep, int status,
 		swp_stat_inc(ep->dev, CONN_FAILED);
 	else
 		swp_stat_inc(ep->dev, CONN_ACTIVE);
-	if (WARN_ON_ONCE(ep->id->event_handler(ep->id, &ev)))
-		ibdev_err(&ep->dev->base, "iw_cm lost the answer to a connect\n");
+	/*
+	 * The caller of rdma_connect() waits for this event, and iw_cm copies
+	 * the private data with an atomic allocation: it has to succeed.
+	 */
+	for (tries = 0; ep->id->event_handler(ep->id, &ev); tries++) {
+		if (WARN_ON_ONCE(tries > SWP_REPLY_TRIES))
+			break;
+		if (tries == SWP_REPLY_TRIES) {
+			ibdev_err(&ep->dev->base,
+				  "no memory for the private data of a Reply\n");
+			ev.private_data_len = 0;
+		}
+		msleep(SWP_OFFER_RETRY_MS);
+	}
 }
 
 static void swp_ep_event(struct swp_ep *ep, enum iw_cm_event_type type)
@@ -748,7 +767,7 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (!ep->net)
 		goto err;
 
-	swp_ep_start_timer(ep);
+	swp_ep_start_timer(ep, swp_params.handshake_ms);
 	ret = swp_ep_open(ep);
 	if (ret)
 		goto err;
@@ -814,13 +833,14 @@ static void swp_ep_offer(struct swp_ep *ep)
 		return;
 	}
 
-	/*
-	 * The state first: iw_cm may call accept or reject before its event
-	 * handler returns here; those wait for the mutex.
-	 */
-	ep->state = SWP_EP_REPORTED;
+	/* accept and reject may come at once; they wait for the mutex */
 	spin_lock_bh(&lis->lock);
 	ret = lis->dead ? -ESHUTDOWN : lis->id->event_handler(lis->id, &ev);
+	if (!ret) {
+		ep->state = SWP_EP_REPORTED;
+		list_move_tail(&ep->lis_entry, &lis->reported);
+		lis->npending--;
+	}
 	spin_unlock_bh(&lis->lock);
 	if (ret == -ENOMEM) {
 		ep->state = SWP_EP_OFFERING;
@@ -829,7 +849,7 @@ static void swp_ep_offer(struct swp_ep *ep)
 		swp_ep_discard(ep, SWP_DROP_RST);
 	} else {
 		/* from here on the ULP takes what time it needs */
-		swp_ep_end_handshake(ep);
+		swp_ep_stop_timer(ep);
 		/* look at what came behind the Request */
 		swp_ep_kick(ep);
 	}
@@ -973,6 +993,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		swp_ep_put(ep);
 		goto err_refuse;
 	}
+	swp_ep_end_handshake(ep);
 	ep->state = SWP_EP_RUNNING;
 	id->add_ref(id);
 	ep->id = id;
@@ -1091,6 +1112,16 @@ out:
 	swp_ep_put(ep);
 }
 
+static bool swp_listener_dead(struct swp_listener *lis)
+{
+	bool dead;
+
+	spin_lock_bh(&lis->lock);
+	dead = lis->dead;
+	spin_unlock_bh(&lis->lock);
+	return dead;
+}
+
 static void swp_ep_timeout(struct work_struct *work)
 {
 	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
@@ -1118,6 +1149,10 @@ static void swp_ep_timeout(struct work_struct *work)
 		swp_ep_discard(ep, SWP_DROP_RST);
 		break;
 	case SWP_EP_REPORTED:
+		/* the listener is gone and nobody has answered since */
+		if (swp_listener_dead(ep->lis))
+			swp_ep_drop_llp(ep, SWP_DROP_RST);
+		break;
 	case SWP_EP_RUNNING:
 	case SWP_EP_DEAD:
 		/* lost a race with progress */
@@ -1220,7 +1255,7 @@ static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep)
 		kref_get(&lis->ref);
 		ep->lis = lis;
 		lis->npending++;
-		list_add_tail(&ep->pending_entry, &lis->pending);
+		list_add_tail(&ep->lis_entry, &lis->pending);
 	}
 	spin_unlock_bh(&lis->lock);
 	return ok;
@@ -1255,7 +1290,7 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 		swp_stat_inc(lis->dev, PENDING_DROP);
 		swp_ep_discard(ep, SWP_DROP_RST);
 	} else {
-		swp_ep_start_timer(ep);
+		swp_ep_start_timer(ep, swp_params.handshake_ms);
 		swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
 	}
 	swp_ep_release(ep);
@@ -1432,6 +1467,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	kref_init(&lis->ref);
 	spin_lock_init(&lis->lock);
 	INIT_LIST_HEAD(&lis->pending);
+	INIT_LIST_HEAD(&lis->reported);
 	lis->dev = dev;
 	lis->id = id;
 
@@ -1479,10 +1515,17 @@ static void swp_listener_close(struct swp_listener *lis)
 	swp_hub_leave(lis);
 	spin_lock_bh(&lis->lock);
 	lis->dead = true;
-	list_for_each_entry(ep, &lis->pending, pending_entry) {
+	list_for_each_entry(ep, &lis->pending, lis_entry) {
 		WRITE_ONCE(ep->kill, -ESHUTDOWN);
 		swp_ep_kick(ep);
 	}
+	/*
+	 * iw_cm drops those of its events that it has not come to, and does not
+	 * tell which.  The ULP may still answer the others, but not for long,
+	 * so that the peers of the dropped ones need not wait for their timers.
+	 */
+	list_for_each_entry(ep, &lis->reported, lis_entry)
+		swp_ep_start_timer(ep, swp_params.handshake_ms / 2);
 	spin_unlock_bh(&lis->lock);
 }
 
@@ -1610,6 +1653,7 @@ void swp_cm_device_gone(struct swp_device *dev)
 	while ((ep = swp_cm_next(dev, ep))) {
 		mutex_lock(&ep->mutex);
 		if (ep->state == SWP_EP_REPORTED) {
+			swp_ep_end_handshake(ep);
 			ep->state = SWP_EP_DEAD;
 			swp_ep_finish(ep);
 		}
