@@ -77,13 +77,23 @@ class Provider : public testing::Test {
         pd.context = context;
     }
 
+    // Leaves the QP in INIT.
     ibv_qp *create_qp(ibv_cq *send_cq, ibv_cq *recv_cq) {
         ibv_qp_init_attr attr{};
         attr.send_cq = send_cq;
         attr.recv_cq = recv_cq;
         attr.cap.max_send_sge = 2;
         attr.cap.max_recv_sge = 1;
-        return kernel.ops.create_qp(&pd, &attr);
+        ibv_qp *created = kernel.ops.create_qp(&pd, &attr);
+        if (created != nullptr)
+            to_init(created);
+        return created;
+    }
+
+    static void to_init(ibv_qp *qp) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_INIT;
+        EXPECT_EQ(kernel.ops.modify_qp(qp, &attr, IBV_QP_STATE), 0);
     }
 
     template<class T>
@@ -304,6 +314,7 @@ TEST_F(ProviderQp, GrantsWhatTheModuleGrants) {
     qp = kernel.ops.create_qp(&pd, &attr);
     ASSERT_NE(qp, nullptr);
     EXPECT_EQ(attr.cap.max_inline_data, 96U);
+    to_init(qp);
     std::array<unsigned char, 97> data{};
     ibv_sge sg{.addr = reinterpret_cast<std::uint64_t>(data.data()), .length = 96, .lkey = 0};
     ibv_send_wr wr{};
@@ -314,6 +325,23 @@ TEST_F(ProviderQp, GrantsWhatTheModuleGrants) {
     EXPECT_EQ(kernel.ops.post_send(qp, &wr, &bad), 0);
     sg.length = 97;
     EXPECT_EQ(kernel.ops.post_send(qp, &wr, &bad), EINVAL);
+}
+
+TEST_F(ProviderQp, TakesNoRequestsInReset) {
+    qp = create_qp(cq, cq);
+    ASSERT_NE(qp, nullptr);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RESET;
+    ASSERT_EQ(kernel.ops.modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    ibv_send_wr send{};
+    send.opcode = IBV_WR_SEND;
+    ibv_recv_wr recv{};
+    EXPECT_EQ(kernel.ops.post_send(qp, &send, &bad), EINVAL);
+    EXPECT_EQ(bad, &send);
+    EXPECT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), EINVAL);
+    EXPECT_EQ(bad_recv, &recv);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at), 0U);
+    EXPECT_EQ(peek<std::uint32_t>(rq_at), 0U);
 }
 
 TEST_F(ProviderQp, NoExtendedQp) {
@@ -441,6 +469,7 @@ TEST_F(ProviderQp, ModifyToResetReloadsTheCounters) {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RESET;
     EXPECT_EQ(kernel.ops.modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    to_init(qp);
     recv.wr_id = 9;
     ASSERT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), 0);
     EXPECT_EQ(peek<std::uint32_t>(rq_at), 1U);

@@ -64,6 +64,16 @@ int map_rings(Qp &qp, int cmd_fd, const swp_create_qp_resp &kernel, const ibv_qp
     return 0;
 }
 
+// A queue pair in RESET takes no requests.  Of the later states only the kernel
+// knows: the connection manager moves the QP on without the library.
+template<class Wr>
+bool refuses_posts(const ibv_qp &qp, Wr *first, Wr **bad_wr) noexcept {
+    if (qp.state != IBV_QPS_RESET)
+        return false;
+    *bad_wr = first;
+    return true;
+}
+
 // Ends a post call.  A doorbell that fails is reported for the whole list: the
 // requests stay in the ring, but the device is gone or does not serve the QP.
 template<class Wr>
@@ -164,6 +174,8 @@ int destroy_qp(ibv_qp *ibqp) noexcept {
 
 int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept {
     Qp &qp = *to_qp(ibqp);
+    if (refuses_posts(*ibqp, wr, bad_wr))
+        return EINVAL;
     qp.sq_lock.lock();
     const PostResult result = qp.sq.post(wr, bad_wr);
     qp.sq_lock.unlock();
@@ -172,6 +184,8 @@ int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept {
 
 int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept {
     Qp &qp = *to_qp(ibqp);
+    if (refuses_posts(*ibqp, wr, bad_wr))
+        return EINVAL;
     qp.rq_lock.lock();
     const PostResult result = qp.rq.post(wr, bad_wr);
     qp.rq_lock.unlock();
