@@ -605,10 +605,14 @@ TEST_F(Cq, FailedCompletion) {
     cqe.opcode = 99;
     cqe.status = 0;
     complete(1, cqe);
-    ASSERT_EQ(cq.poll(2, wc.data()), 2);
+    cqe.status = 2; // IBV_WC_LOC_QP_OP_ERR
+    cqe.opcode = 255;
+    complete(2, cqe);
+    ASSERT_EQ(cq.poll(3, wc.data()), 3);
     EXPECT_EQ(wc[0].status, IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(wc[0].vendor_err, 0xc0000102U);
     EXPECT_EQ(wc[1].status, IBV_WC_GENERAL_ERR) << "an opcode nobody posted";
+    EXPECT_EQ(wc[2].status, IBV_WC_LOC_QP_OP_ERR) << "the kernel's own refusal of it";
 }
 
 TEST_F(Cq, BatchesAndCons) {
@@ -688,7 +692,7 @@ TEST_F(Cq, PolledSlotsAreNotPurged) {
     complete(0, 7);
     ASSERT_EQ(cq.poll(1, wc.data()), 1);
     cq.purge(7);
-    EXPECT_EQ(memory.entry<std::uint8_t>(0, 24), SWP_OP_SEND);
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 25), IBV_WC_SUCCESS);
 }
 
 TEST_F(Cq, Arm) {

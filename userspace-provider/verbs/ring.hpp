@@ -32,9 +32,10 @@ static_assert(IBV_WC_SUCCESS == 0 && IBV_WC_WR_FLUSH_ERR == 5 && IBV_WC_GENERAL_
 
 inline constexpr std::uint32_t max_ring_entries = 1U << 30;
 
-// Not an enum swp_opcode: marks a CQE whose QP is gone, see
-// CompletionRing::purge().
-inline constexpr std::uint8_t cqe_opcode_skip = 255;
+// Not an enum ibv_wc_status: marks a CQE whose QP is gone, see
+// CompletionRing::purge().  The status is the kernel's word alone, while the
+// opcode may echo whatever was in the send ring.
+inline constexpr std::uint8_t cqe_status_skip = 255;
 
 // How many entries lie between two free running counters.
 constexpr std::uint32_t ring_used(std::uint32_t prod, std::uint32_t cons) noexcept {
@@ -323,7 +324,7 @@ class CompletionRing {
         while (n < max && valid(i)) {
             const swp_cqe &cqe = cqes_[i & mask_];
             ++i;
-            if (cqe.opcode != cqe_opcode_skip)
+            if (cqe.status != cqe_status_skip)
                 convert(cqe, wc[n++]);
         }
         if (i != cons_) {
@@ -339,7 +340,7 @@ class CompletionRing {
         for (std::uint32_t i = cons_; ring_used(i, cons_) <= mask_ && valid(i); ++i) {
             swp_cqe &cqe = cqes_[i & mask_];
             if (cqe.qp_num == qp_num)
-                cqe.opcode = cqe_opcode_skip;
+                cqe.status = cqe_status_skip;
         }
     }
 
@@ -375,9 +376,12 @@ class CompletionRing {
         case SWP_OP_SEND:
         case SWP_OP_SEND_INV: wc.opcode = IBV_WC_SEND; break;
         case SWP_OP_RECV: wc.opcode = IBV_WC_RECV; break;
-        default: // never posted by this provider
+        default:
+            // Never posted by this provider, so the ring was scribbled on: a
+            // failure tells its own story, success cannot be.
             wc.opcode = IBV_WC_DRIVER1;
-            wc.status = IBV_WC_GENERAL_ERR;
+            if (wc.status == IBV_WC_SUCCESS)
+                wc.status = IBV_WC_GENERAL_ERR;
             break;
         }
         wc.vendor_err = cqe.vendor_err;
