@@ -3,6 +3,7 @@
  * Devices: one ib_device per netdev, made and removed by `rdma link`, following
  * what happens to the netdev.
  */
+#include <linux/ctype.h>
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/random.h>
@@ -95,6 +96,19 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	return dev;
 }
 
+/* The core takes any name; one that is no file name makes a device unusable. */
+static bool name_fits(const char *name)
+{
+	const char *c;
+
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return false;
+	for (c = name; *c; c++)
+		if (!isgraph(*c) || *c == '/' || *c == '%')
+			return false;
+	return c != name;
+}
+
 /*
  * `rdma link add NAME type softwarp netdev DEV`.  rdma_nl offers no extended
  * ack here, so reasons that the error number does not tell go to the log.
@@ -105,6 +119,10 @@ static int newlink(const char *name, struct net_device *ndev)
 	struct swp_device *dev;
 	int ret;
 
+	if (!name_fits(name)) {
+		pr_warn("softwarp: a device name has printable characters other than / and %%\n");
+		return -EINVAL;
+	}
 	if (!netdev_fits(ndev)) {
 		pr_warn("softwarp: %s is of a type that carries no IP by itself (%u)\n",
 			ndev->name, ndev->type);

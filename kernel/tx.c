@@ -172,13 +172,13 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	if (e->flags & SWP_WQE_INLINE) {
 		if (e->opcode == SWP_OP_READ || e->num_sge ||
 		    e->inline_len > qp->max_inline)
-			return IB_WC_LOC_LEN_ERR;
+			return IB_WC_LOC_QP_OP_ERR;
 		memcpy(sge, src + sizeof(*e), e->inline_len);
 		tx->len = e->inline_len;
 		return 0;
 	}
 	if (e->num_sge > qp->max_send_sge)
-		return IB_WC_LOC_LEN_ERR;
+		return IB_WC_LOC_QP_OP_ERR;
 	memcpy(sge, src + sizeof(*e), e->num_sge * sizeof(*sge));
 	barrier();
 	for (i = 0; i < e->num_sge; i++)
