@@ -7,6 +7,8 @@
 KDIR ?=
 DESTDIR ?=
 BUILD_TYPE ?= RelWithDebInfo
+# One job per processor; cmake on its own would start them all at once.
+JOBS ?= $(shell nproc)
 
 native := build/kernel/native
 
@@ -28,12 +30,12 @@ modules: ## softwarp.ko, for the kernel of KDIR=
 .PHONY: provider
 provider: ## the libibverbs provider, in build/provider
 	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
-	cmake --build build/cmake --parallel
+	cmake --build build/cmake --parallel $(JOBS)
 
 .PHONY: e2e-programs
 e2e-programs:
 	cmake -S tests/e2e -B build/cmake-e2e -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
-	cmake --build build/cmake-e2e --parallel
+	cmake --build build/cmake-e2e --parallel $(JOBS)
 
 .PHONY: check
 check: setup ## every test; ends with "N passed, N failed"
