@@ -588,6 +588,7 @@ static bool run_tx(struct swp_qp *qp, bool doorbell, bool last)
 			if (buf)
 				swp_rx_feed(qp, buf, size);
 			buf = NULL;
+			qp->tx.owned_left = SWP_TX_BURST;
 			if (last)
 				stop_polling(qp);
 			swp_tx_run(qp);
@@ -771,6 +772,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->tx.fenced = !p->initiator;
 	qp->tx.rtr_write = p->send_rtr_write;
 	qp->tx.rtr_read = p->send_rtr_read;
+	qp->tx.owned_left = SWP_TX_BURST;
 	qp->tx.send_msn = 1;
 	qp->tx.rreq_msn = 1;
 	qp->rx.msn[SWP_QN_SEND] = 1;
@@ -844,6 +846,7 @@ static void modify_sqd(struct swp_qp *qp)
 	if (llp->owner == qp && qp->state == SWP_QP_RTS) {
 		set_state(qp, SWP_QP_CLOSING);
 		qp->tx.fin_wanted = true;
+		qp->tx.owned_left = SWP_TX_BURST;
 		swp_tx_run(qp);
 	}
 	release_sock(llp->sock->sk);

@@ -66,6 +66,8 @@ enum swp_tx_kind {
 	SWP_TX_CTRL,		/* RTR or Terminate: header only */
 };
 
+/* Octets handed to TCP before somebody else gets a turn */
+#define SWP_TX_BURST	(512 * 1024)
 #define SWP_TX_BVECS	64
 #define SWP_TX_HOLD	20
 
@@ -83,6 +85,7 @@ struct swp_tx {
 	bool poll_start;	/* it has not looked yet */
 	u32 streak;		/* small doorbells with nothing received between */
 	u32 last_bytes;		/* of the last batch */
+	u32 owned_left;		/* burst of the process that holds the lock */
 
 	/* message being sent */
 	enum swp_tx_kind kind;

@@ -19,9 +19,6 @@
 
 #include "qp.h"
 
-/* Octets handed to TCP before the softirq or the socket's backlog gets a turn */
-#define SWP_TX_BURST	(512 * 1024)
-
 /* Most parts of a request that is sent by reference */
 #define SWP_ZCOPY_SGE	4
 
@@ -890,12 +887,24 @@ void swp_tx_run(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	struct sock *sk;
-	u32 sent = 0;
+	bool owned;
+	u32 left;
 	int ret;
 
 	if (tx->running || !qp->llp)
 		return;
 	sk = qp->llp->sock->sk;
+	/*
+	 * A process that gives the lock back handles what came meanwhile, ACKs
+	 * that make room for more among it.  It would send a whole stream from
+	 * there; so all of that counts as one burst.
+	 */
+	owned = sock_owned_by_user_nocheck(sk);
+	left = owned ? tx->owned_left : SWP_TX_BURST;
+	if (!left) {
+		swp_qp_kick(qp);
+		return;
+	}
 	tx->running = true;
 	for (;;) {
 		if (qp->state == SWP_QP_ERROR)
@@ -922,10 +931,10 @@ void swp_tx_run(struct swp_qp *qp)
 		swp_qp_stat_inc(qp, TX_CALLS);
 		ret = push(qp, sk);
 		if (ret > 0) {
-			sent += ret;
+			left -= min_t(u32, left, ret);
 			if (!iov_iter_count(&tx->it))
 				batch_done(qp, sk);
-			if (sent >= SWP_TX_BURST) {
+			if (!left) {
 				swp_qp_kick(qp);
 				break;
 			}
@@ -942,5 +951,7 @@ void swp_tx_run(struct swp_qp *qp)
 		swp_qp_dead(qp, ret);
 		break;
 	}
+	if (owned)
+		tx->owned_left = left;
 	tx->running = false;
 }
