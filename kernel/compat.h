@@ -7,7 +7,11 @@
 #ifndef SWP_COMPAT_H
 #define SWP_COMPAT_H
 
-#include <linux/version.h>
+#ifdef SWP_HAVE_LINUX_UNALIGNED
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/sock.h>

@@ -8,11 +8,6 @@
 #include <linux/cache.h>
 #include <linux/crc32c.h>
 #include <linux/jump_label.h>
-#if __has_include(<linux/unaligned.h>)
-#include <linux/unaligned.h>
-#else
-#include <asm/unaligned.h>
-#endif
 
 #include "qp.h"
 

@@ -26,24 +26,34 @@ struct swp_params swp_params = {
 	.zcopy_min = 0,
 };
 
-#define SWP_PARAM(name, text) \
-	module_param_named(name, swp_params.name, uint, 0644); \
-	MODULE_PARM_DESC(name, text)
-
-SWP_PARAM(max_qp, "QPs per device (65536)");
-SWP_PARAM(max_cq, "CQs per device (65536)");
-SWP_PARAM(max_mr, "memory regions per device (1048576)");
-SWP_PARAM(max_pd, "protection domains per device (65536)");
-SWP_PARAM(max_ucontext, "open user contexts per device (16384)");
-SWP_PARAM(max_qp_wr, "entries of one send or receive queue (32768)");
-SWP_PARAM(max_cqe, "entries of one completion queue (1048576)");
-SWP_PARAM(max_pending, "MPA handshakes in progress per listener (4096)");
-SWP_PARAM(handshake_ms, "milliseconds an MPA handshake may take (10000)");
-SWP_PARAM(mpa_rev, "MPA revision to connect with: 1 or 2 (2)");
-SWP_PARAM(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
-SWP_PARAM(max_ird, "inbound reads per QP, at most 128 (128)");
-SWP_PARAM(tx_poll_us, "microseconds a worker watches the send queue of a program that posts many small requests, 0 never (50)");
-SWP_PARAM(zcopy_min, "bytes from which a message's pages go to TCP by reference, 0 never (0)");
+module_param_named(max_qp, swp_params.max_qp, uint, 0644);
+MODULE_PARM_DESC(max_qp, "QPs per device (65536)");
+module_param_named(max_cq, swp_params.max_cq, uint, 0644);
+MODULE_PARM_DESC(max_cq, "CQs per device (65536)");
+module_param_named(max_mr, swp_params.max_mr, uint, 0644);
+MODULE_PARM_DESC(max_mr, "memory regions per device (1048576)");
+module_param_named(max_pd, swp_params.max_pd, uint, 0644);
+MODULE_PARM_DESC(max_pd, "protection domains per device (65536)");
+module_param_named(max_ucontext, swp_params.max_ucontext, uint, 0644);
+MODULE_PARM_DESC(max_ucontext, "open user contexts per device (16384)");
+module_param_named(max_qp_wr, swp_params.max_qp_wr, uint, 0644);
+MODULE_PARM_DESC(max_qp_wr, "entries of one send or receive queue (32768)");
+module_param_named(max_cqe, swp_params.max_cqe, uint, 0644);
+MODULE_PARM_DESC(max_cqe, "entries of one completion queue (1048576)");
+module_param_named(max_pending, swp_params.max_pending, uint, 0644);
+MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
+module_param_named(handshake_ms, swp_params.handshake_ms, uint, 0644);
+MODULE_PARM_DESC(handshake_ms, "milliseconds an MPA handshake may take (10000)");
+module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
+MODULE_PARM_DESC(mpa_rev, "MPA revision to connect with: 1 or 2 (2)");
+module_param_named(mpa_crc, swp_params.mpa_crc, uint, 0644);
+MODULE_PARM_DESC(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
+module_param_named(max_ird, swp_params.max_ird, uint, 0644);
+MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
+module_param_named(tx_poll_us, swp_params.tx_poll_us, uint, 0644);
+MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of small requests, 0 never (50)");
+module_param_named(zcopy_min, swp_params.zcopy_min, uint, 0644);
+MODULE_PARM_DESC(zcopy_min, "bytes from which pages go to TCP by reference, 0 never (0)");
 
 static int __init swp_init(void)
 {

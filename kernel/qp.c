@@ -127,6 +127,7 @@ void swp_sq_complete(struct swp_qp *qp)
 		 * who polls it may post the next request at once.
 		 */
 		qp->sq_done++;
+		/* pairs with the poster's acquire load of cons */
 		smp_store_release(&ctrl->cons, qp->sq_done);
 		if ((s->flags & SWP_WQE_SIGNALED) || s->status)
 			bits |= push_send(qp, s);
@@ -154,7 +155,9 @@ static int flush_sq(struct swp_qp *qp)
 	}
 	/* requests that no engine took; kick makes the poster call us again */
 	WRITE_ONCE(ctrl->kick, 1);
+	/* pairs with the poster's barrier between prod and kick */
 	smp_mb();
+	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
 	while (qp->sq_tx != prod && left--) {
 		const struct swp_sqe *e = swp_ring_slot(&qp->sq, qp->sq_tx);
@@ -173,6 +176,7 @@ static int flush_sq(struct swp_qp *qp)
 	qp->sq_done = prod;
 	qp->sq_acked = prod;
 	qp->ack_waiting = 0;
+	/* pairs with the poster's acquire load of cons */
 	smp_store_release(&ctrl->cons, prod);
 	return bits;
 }
@@ -197,7 +201,9 @@ static int flush_rq(struct swp_qp *qp)
 	int bits = 0;
 
 	WRITE_ONCE(ctrl->kick, 1);
+	/* pairs with the poster's barrier between prod and kick */
 	smp_mb();
+	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
 	while (qp->rq_cons != prod && left--) {
 		const struct swp_rqe *e = swp_ring_slot(&qp->rq, qp->rq_cons);
@@ -206,6 +212,7 @@ static int flush_rq(struct swp_qp *qp)
 		qp->rq_cons++;
 	}
 	qp->rq_cons = prod;
+	/* pairs with the poster's acquire load of cons */
 	smp_store_release(&ctrl->cons, prod);
 	return bits;
 }
@@ -249,7 +256,6 @@ void swp_qp_event(struct swp_qp *qp, enum ib_event_type type)
 
 static void set_state(struct swp_qp *qp, enum swp_qp_state state)
 {
-
 	spin_lock_bh(&qp->lock);
 	WRITE_ONCE(qp->state, state);
 	spin_unlock_bh(&qp->lock);

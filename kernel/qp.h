@@ -170,7 +170,7 @@ struct swp_qp {
 	refcount_t ref;
 	struct completion idle;
 
-	spinlock_t lock;
+	spinlock_t lock;	/* see the top of this file */
 	enum swp_qp_state state;
 	/*
 	 * enum ib_access_flags as the consumer set them; shown by query_qp only.
@@ -194,8 +194,8 @@ struct swp_qp {
 	u32 sq_acked;		/* requests before it were given to TCP whole */
 	u32 ack_waiting;	/* of those, how many wait for an ACK */
 	u32 rq_cons;
-	spinlock_t sq_post_lock;
-	spinlock_t rq_post_lock;
+	spinlock_t sq_post_lock;	/* kernel posters; irq safe */
+	spinlock_t rq_post_lock;	/* kernel posters; irq safe */
 
 	/* reads: rings of ird / ord entries */
 	struct swp_rreq *irq;

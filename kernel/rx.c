@@ -152,6 +152,7 @@ static int take_rqe(struct swp_qp *qp)
 		return -ENOBUFS;
 	ctrl = swp_ring_ctrl(&qp->rq);
 	spin_lock_bh(&qp->lock);
+	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
 	if (prod == qp->rq_cons) {
 		ret = -ENOBUFS;
@@ -175,6 +176,7 @@ static int take_rqe(struct swp_qp *qp)
 	}
 	memcpy(rx->sge, src + sizeof(rqe), rx->num_sge * sizeof(*rx->sge));
 	qp->rq_cons++;
+	/* pairs with the poster's acquire load of cons */
 	smp_store_release(&ctrl->cons, qp->rq_cons);
 out:
 	spin_unlock_bh(&qp->lock);
@@ -426,8 +428,9 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 				       SWP_RO_UNSPECIFIED };
 	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
 		  qp->qpn, t.layer, t.etype, t.code);
-	blame(qp, &t, msn, rreq || (t.layer == SWP_LAYER_RDMAP &&
-			       t.etype == SWP_RDMAP_ET_PROT));
+	blame(qp, &t, msn,
+	      rreq || (t.layer == SWP_LAYER_RDMAP &&
+		       t.etype == SWP_RDMAP_ET_PROT));
 	swp_qp_peer_terminated(qp, &t);
 	return -ECONNRESET;
 }

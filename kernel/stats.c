@@ -8,10 +8,32 @@
 #include "verbs.h"
 
 static const struct rdma_stat_desc swp_stat_descs[] = {
-#define SWP_STAT_DESC(id, text) [SWP_STAT_##id] = { .name = text },
-	SWP_STATS(SWP_STAT_DESC)
-#undef SWP_STAT_DESC
+	[SWP_STAT_TX_FPDU]		= { .name = "tx_fpdu" },
+	[SWP_STAT_TX_BYTES]		= { .name = "tx_bytes" },
+	[SWP_STAT_TX_CALLS]		= { .name = "tx_socket_calls" },
+	[SWP_STAT_TX_STALLS]		= { .name = "tx_stalls" },
+	[SWP_STAT_RX_FPDU]		= { .name = "rx_fpdu" },
+	[SWP_STAT_RX_BYTES]		= { .name = "rx_bytes" },
+	[SWP_STAT_RX_SPLIT]		= { .name = "rx_split_fpdu" },
+	[SWP_STAT_RX_CRC_ERR]		= { .name = "rx_crc_errors" },
+	[SWP_STAT_RX_PROTO_ERR]		= { .name = "rx_protocol_errors" },
+	[SWP_STAT_TERM_SENT]		= { .name = "terminate_sent" },
+	[SWP_STAT_TERM_RCVD]		= { .name = "terminate_received" },
+	[SWP_STAT_DOORBELLS]		= { .name = "doorbells" },
+	[SWP_STAT_TX_POLLS]		= { .name = "tx_polls_started" },
+	[SWP_STAT_WQE_INVALID]		= { .name = "invalid_wqe" },
+	[SWP_STAT_CQ_OVERFLOW]		= { .name = "cq_overflow" },
+	[SWP_STAT_CONN_ACTIVE]		= { .name = "connect_active" },
+	[SWP_STAT_CONN_PASSIVE]		= { .name = "connect_passive" },
+	[SWP_STAT_CONN_FAILED]		= { .name = "connect_failed" },
+	[SWP_STAT_MPA_BAD]		= { .name = "mpa_bad_frame" },
+	[SWP_STAT_MPA_TIMEOUT]		= { .name = "mpa_timeout" },
+	[SWP_STAT_MPA_REJECTED]		= { .name = "mpa_rejected" },
+	[SWP_STAT_PENDING_DROP]		= { .name = "pending_limit_drop" },
+	[SWP_STAT_LIMIT_HIT]		= { .name = "object_limit_hit" },
 };
+
+static_assert(ARRAY_SIZE(swp_stat_descs) == SWP_STAT_COUNT);
 
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port)
 {

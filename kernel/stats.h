@@ -2,7 +2,6 @@
 /*
  * Counters of a device, read by `rdma statistic show`: per CPU for rare events,
  * in the QP for those of the data path (swp_qp_stat_add()).
- * SWP_STATS lists them once: enumerator suffix and the name users see.
  */
 #ifndef SWP_STATS_H
 #define SWP_STATS_H
@@ -10,35 +9,31 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
-#define SWP_STATS(X)						\
-	X(TX_FPDU,		"tx_fpdu")			\
-	X(TX_BYTES,		"tx_bytes")			\
-	X(TX_CALLS,		"tx_socket_calls")		\
-	X(TX_STALLS,		"tx_stalls")			\
-	X(RX_FPDU,		"rx_fpdu")			\
-	X(RX_BYTES,		"rx_bytes")			\
-	X(RX_SPLIT,		"rx_split_fpdu")		\
-	X(RX_CRC_ERR,		"rx_crc_errors")		\
-	X(RX_PROTO_ERR,		"rx_protocol_errors")		\
-	X(TERM_SENT,		"terminate_sent")		\
-	X(TERM_RCVD,		"terminate_received")		\
-	X(DOORBELLS,		"doorbells")			\
-	X(TX_POLLS,		"tx_polls_started")		\
-	X(WQE_INVALID,		"invalid_wqe")			\
-	X(CQ_OVERFLOW,		"cq_overflow")			\
-	X(CONN_ACTIVE,		"connect_active")		\
-	X(CONN_PASSIVE,		"connect_passive")		\
-	X(CONN_FAILED,		"connect_failed")		\
-	X(MPA_BAD,		"mpa_bad_frame")		\
-	X(MPA_TIMEOUT,		"mpa_timeout")			\
-	X(MPA_REJECTED,		"mpa_rejected")			\
-	X(PENDING_DROP,		"pending_limit_drop")		\
-	X(LIMIT_HIT,		"object_limit_hit")
-
+/* The names that users see are in stats.c. */
 enum swp_stat {
-#define SWP_STAT_ENUM(id, name) SWP_STAT_##id,
-	SWP_STATS(SWP_STAT_ENUM)
-#undef SWP_STAT_ENUM
+	SWP_STAT_TX_FPDU,
+	SWP_STAT_TX_BYTES,
+	SWP_STAT_TX_CALLS,	/* calls of the socket */
+	SWP_STAT_TX_STALLS,	/* TCP took no more */
+	SWP_STAT_RX_FPDU,
+	SWP_STAT_RX_BYTES,
+	SWP_STAT_RX_SPLIT,	/* FPDUs that spanned skbs */
+	SWP_STAT_RX_CRC_ERR,
+	SWP_STAT_RX_PROTO_ERR,
+	SWP_STAT_TERM_SENT,
+	SWP_STAT_TERM_RCVD,
+	SWP_STAT_DOORBELLS,
+	SWP_STAT_TX_POLLS,	/* times a worker began to watch an SQ */
+	SWP_STAT_WQE_INVALID,	/* malformed requests */
+	SWP_STAT_CQ_OVERFLOW,
+	SWP_STAT_CONN_ACTIVE,
+	SWP_STAT_CONN_PASSIVE,
+	SWP_STAT_CONN_FAILED,
+	SWP_STAT_MPA_BAD,	/* malformed start-up frames */
+	SWP_STAT_MPA_TIMEOUT,
+	SWP_STAT_MPA_REJECTED,
+	SWP_STAT_PENDING_DROP,	/* handshakes beyond max_pending */
+	SWP_STAT_LIMIT_HIT,	/* objects refused, see the module parameters */
 	SWP_STAT_COUNT
 };
 

@@ -267,6 +267,7 @@ static bool next_sqe(struct swp_qp *qp)
 	if (!qp->sq.entries)
 		return false;
 	ctrl = swp_ring_ctrl(&qp->sq);
+	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
 	if (prod == qp->sq_tx) {
 		if (tx->polling)
@@ -274,6 +275,7 @@ static bool next_sqe(struct swp_qp *qp)
 		WRITE_ONCE(ctrl->kick, 1);
 		/* pairs with the poster's barrier between prod and kick */
 		smp_mb();
+		/* pairs with the poster's release of prod */
 		prod = smp_load_acquire(&ctrl->prod);
 		if (prod == qp->sq_tx)
 			return false;

@@ -470,6 +470,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	spin_lock_irqsave(&qp->sq_post_lock, flags);
 	prod = ctrl->prod;
 	for (; wr; wr = wr->next) {
+		/* pairs with the engine's release of cons */
 		if (prod - smp_load_acquire(&ctrl->cons) >= qp->sq.entries) {
 			ret = -ENOMEM;
 			break;
@@ -479,6 +480,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 			break;
 		prod++;
 	}
+	/* pairs with the engine's acquire load of prod */
 	smp_store_release(&ctrl->prod, prod);
 	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
 	if (ret)
@@ -505,6 +507,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	spin_lock_irqsave(&qp->rq_post_lock, flags);
 	prod = ctrl->prod;
 	for (; wr; wr = wr->next) {
+		/* pairs with the engine's release of cons */
 		if (prod - smp_load_acquire(&ctrl->cons) >= qp->rq.entries) {
 			ret = -ENOMEM;
 			break;
@@ -519,6 +522,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		copy_sges((struct swp_sge *)(e + 1), wr->sg_list, wr->num_sge);
 		prod++;
 	}
+	/* pairs with the engine's acquire load of prod */
 	smp_store_release(&ctrl->prod, prod);
 	/* pairs with the barrier in flush: it sees the request or we see kick */
 	smp_mb();

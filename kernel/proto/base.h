@@ -27,7 +27,7 @@
 #define cpu_to_be32(x) __cpu_to_be32(x)
 #define cpu_to_be64(x) __cpu_to_be64(x)
 #ifndef __packed
-#define __packed __attribute__((packed))
+#define __packed [[gnu::packed]]
 #endif
 #endif
 

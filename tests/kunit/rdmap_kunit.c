@@ -215,7 +215,7 @@ static void terminate_truncated(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, len < 4 ? -EPROTO : 0,
 				swp_term_decode(cut, len, &out, &msn,
 						&rreq));
-		KUNIT_EXPECT_EQ(test, len == SWP_TERM_MAX, rreq != NULL);
+		KUNIT_EXPECT_EQ(test, len == SWP_TERM_MAX, !!rreq);
 		KUNIT_EXPECT_EQ(test, len < 24 ? 0U : 0x1234U, msn);
 	}
 }
