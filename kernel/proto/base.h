@@ -26,9 +26,6 @@
 #define cpu_to_be16(x) __cpu_to_be16(x)
 #define cpu_to_be32(x) __cpu_to_be32(x)
 #define cpu_to_be64(x) __cpu_to_be64(x)
-#ifndef __packed
-#define __packed [[gnu::packed]]
-#endif
 #endif
 
 #endif /* SWP_PROTO_BASE_H */

@@ -40,12 +40,15 @@ enum swp_ddp_qn {
 	SWP_QN_TERMINATE	= 2,
 };
 
+/* wire layout: no holes, no alignment; a pragma serves every build alike */
+#pragma pack(push, 1)
+
 struct swp_ddp_tagged {
 	__u8 ctrl;
 	__u8 rdmap;
 	__be32 stag;
 	__be64 to;
-} __packed;
+};
 
 struct swp_ddp_untagged {
 	__u8 ctrl;
@@ -54,7 +57,7 @@ struct swp_ddp_untagged {
 	__be32 qn;
 	__be32 msn;
 	__be32 mo;
-} __packed;
+};
 
 struct swp_read_req {
 	__be32 sink_stag;
@@ -62,7 +65,9 @@ struct swp_read_req {
 	__be32 size;
 	__be32 src_stag;
 	__be64 src_to;
-} __packed;
+};
+
+#pragma pack(pop)
 
 #define SWP_TAGGED_LEN		14
 #define SWP_UNTAGGED_LEN	18
