@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "lib/network.hpp"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,21 @@
 #include <gtest/gtest.h>
 
 namespace softwarp::e2e {
+
+namespace {
+
+/* Lets ARP find the address: a connect to a closed port is answered behind it. */
+void meet(const std::string &ns, const std::string &addr) {
+    in_namespace(ns, [&] {
+        Address to = address(addr, 9);
+        Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        require(fd.get() >= 0, "socket");
+        int result = connect(fd.get(), &to.generic, sizeof(to.v4));
+        require(result == 0 || errno == ECONNREFUSED, "connect " + addr);
+    });
+}
+
+} // namespace
 
 TwoHosts::TwoHosts() {
     static unsigned instance;
@@ -36,6 +52,8 @@ TwoHosts::TwoHosts() {
     };
     set_up(ns_a, netdev_a, addr_a, 1);
     set_up(ns_b, netdev_b, addr_b, 2);
+    meet(ns_a, addr_b);
+    meet(ns_b, addr_a);
     for (auto &[name, netdev, ns] :
          {std::tuple(dev_a, netdev_a, ns_a), std::tuple(dev_b, netdev_b, ns_b)}) {
         ShellResult result = link_add(name, netdev, ns);

@@ -245,6 +245,21 @@ ibv_wc expect_success(ibv_cq *cq, uint64_t wr_id, ibv_wc_opcode opcode, int64_t 
     return wc;
 }
 
+uint64_t expect_done_then_flushed(ibv_cq *cq, uint64_t count, std::source_location where) {
+    uint64_t done = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        ibv_wc wc = next_wc(cq, Deadline(), where);
+        EXPECT_EQ(wc.wr_id, i) << at(where) << ": " << wc_text(wc);
+        if (wc.status == IBV_WC_SUCCESS) {
+            EXPECT_EQ(done, i) << at(where) << ": success behind a failure";
+            done++;
+        } else {
+            EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << at(where) << ": " << wc_text(wc);
+        }
+    }
+    return done;
+}
+
 void expect_quiet(ibv_cq *cq, milliseconds quiet, std::source_location where) {
     Deadline end(quiet);
     while (!end.passed()) {

@@ -135,6 +135,14 @@ ibv_wc expect_wc(ibv_cq *cq, uint64_t wr_id, ibv_wc_status status,
 ibv_wc expect_success(ibv_cq *cq, uint64_t wr_id, ibv_wc_opcode opcode, int64_t byte_len = -1,
                       std::source_location where = std::source_location::current());
 
+/*
+ * Takes the completions of requests 0 .. count - 1 of a connection that is lost:
+ * some succeed, from the first failure on all are flushed.  Returns how many
+ * succeeded.
+ */
+uint64_t expect_done_then_flushed(ibv_cq *cq, uint64_t count,
+                                  std::source_location where = std::source_location::current());
+
 /* Expects that the CQ stays empty for the time given. */
 void expect_quiet(ibv_cq *cq, milliseconds quiet = milliseconds(30),
                   std::source_location where = std::source_location::current());
