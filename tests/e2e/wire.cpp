@@ -347,7 +347,9 @@ struct BadSegment {
     unsigned layer, type, code;
 };
 
-void PrintTo(const BadSegment &bad, std::ostream *to) { *to << bad.name; }
+void PrintTo(const BadSegment &bad, std::ostream *to) {
+    *to << bad.name;
+}
 
 class WireErrorOf : public testing::TestWithParam<BadSegment> {};
 

@@ -151,6 +151,24 @@ int run_peer(const std::string &mode, const std::string &ns, const std::string &
     return 0;
 }
 
+/* Writes over a connection within the namespace until killed. */
+int run_pair(const std::string &ns, const std::string &addr, const std::string &device) {
+    Pair pair(QpOptions{}, Route{ns, addr, ns, addr, ""});
+    EventChannel channel;
+    Listener listener(channel, ns, addr);
+    if (ibv_get_device_name(pair.c().context()->device) != device)
+        fail("the connection is not over " + device);
+    Region from(pair.c().pd(), kMessage), to(pair.s().pd(), kMessage);
+    fmt::print("ready\n");
+    std::fflush(stdout);
+    for (;;) {
+        for (int i = 0; i < 8; i++)
+            pair.c().write(0, {from.all()}, to.addr(), to.rkey());
+        for (int i = 0; i < 8; i++)
+            next_wc(pair.c().scq());
+    }
+}
+
 /* Makes objects and holds them until killed. */
 int run_holder(const std::string &device) {
     Context context = open_device(device);
@@ -179,6 +197,8 @@ int run_role(const std::vector<std::string> &role) {
     try {
         if (role.size() == 4 && role[0] == "peer")
             return run_peer(role[1], role[2], role[3]);
+        if (role.size() == 4 && role[0] == "pair")
+            return run_pair(role[1], role[2], role[3]);
         if (role.size() == 2 && role[0] == "holder")
             return run_holder(role[1]);
         fmt::print(stderr, "no such role\n");

@@ -54,6 +54,11 @@ struct PeerMemory {
  *   writer  writes without end to the memory named in the request
  *   reader  reads without end from it
  *   sender  sends without end
+ *
+ * pair NS ADDR DEVICE: connects to itself over the device, prints "ready" and
+ * writes without end.
+ *
+ * holder DEVICE: makes some of each object, prints "ready" and sleeps.
  */
 int run_role(const std::vector<std::string> &role);
 
