@@ -123,7 +123,7 @@ class Guest:
             # takes it for stuck.  One that really is stuck is so after a minute as well.
             append = ["console=ttyS0", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "net.ifnames=0",
                       "watchdog_thresh=30", "rcupdate.rcu_cpu_stall_timeout=60", *words]
-            args = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
+            args = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
                     "-smp", job.cpus, "-m", mem, "-nodefaults", "-display", "none", "-no-reboot",
                     "-serial", "mon:stdio" if shell else f"file:{self.console}",
                     "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
