@@ -5,12 +5,14 @@
  */
 #include "rdmap.h"
 
+#ifndef __CHECKER__	/* sparse does not know the pragma */
 static_assert(sizeof(struct swp_ddp_tagged) == SWP_TAGGED_LEN,
 	      "RFC 5041 section 4.2");
 static_assert(sizeof(struct swp_ddp_untagged) == SWP_UNTAGGED_LEN,
 	      "RFC 5041 section 4.3");
 static_assert(sizeof(struct swp_read_req) == SWP_READ_REQ_LEN,
 	      "RFC 5040 section 4.4");
+#endif
 
 static int refuse(struct swp_term *term, __u8 layer, __u8 etype, __u8 code)
 {
