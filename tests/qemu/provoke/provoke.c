@@ -14,8 +14,10 @@ static char *kind = "none";
 module_param(kind, charp, 0444);
 MODULE_PARM_DESC(kind, "what to do wrong");
 
-/* Volatile, or the compiler sees the mistake and acts on it. */
-static volatile unsigned int count = 16;
+/* A parameter, or the compiler sees the mistakes and acts on them. */
+static unsigned int count = 16;
+module_param(count, uint, 0444);
+MODULE_PARM_DESC(count, "size of the buffer that is overrun; 16 is right");
 
 static DEFINE_SPINLOCK(spin);
 static DEFINE_MUTEX(first);
@@ -43,7 +45,7 @@ static noinline void leak(void)
 static void sleep_in_atomic(void)
 {
 	spin_lock(&spin);
-	msleep(1);
+	msleep(20);
 	spin_unlock(&spin);
 }
 
@@ -61,14 +63,12 @@ static void invert_locks(void)
 
 static void shift_too_far(void)
 {
-	count = 40;
-	pr_info("provoke: shifted to %d\n", 1 << count);
+	pr_info("provoke: shifted to %d\n", 1 << (count + 24));
 }
 
 static void oops(void)
 {
-	count = 0;
-	*(volatile int *)(unsigned long)count = 1;
+	WRITE_ONCE(*(int *)(unsigned long)(count - 16), 1);
 }
 
 static int __init provoke_init(void)
