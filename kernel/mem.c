@@ -133,6 +133,8 @@ int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
 		return -EACCES;
 	if (addr + len < addr)
 		return -EOVERFLOW;
+	if (mr->kind == SWP_MR_DMA)
+		return virt_addr_valid((void *)(uintptr_t)addr) ? 0 : -ERANGE;
 	if (addr < mr->iova || len > mr->length ||
 	    addr - mr->iova > mr->length - len)
 		return -ERANGE;
@@ -229,9 +231,14 @@ static void free_mr(struct swp_mr *mr)
 
 struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access)
 {
-	struct swp_mr *mr = new_mr(pd, access | IB_ACCESS_LOCAL_WRITE);
+	struct swp_mr *mr;
 	int ret;
 
+	/* an STag for all of memory is not for peers */
+	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+		      IB_ACCESS_REMOTE_ATOMIC))
+		return ERR_PTR(-EOPNOTSUPP);
+	mr = new_mr(pd, access | IB_ACCESS_LOCAL_WRITE);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	mr->kind = SWP_MR_DMA;

@@ -11,7 +11,7 @@
 struct workqueue_struct *swp_wq;
 struct workqueue_struct *swp_poll_wq;
 
-/* Time a dead or half closed stream gets to finish, then it is reset. */
+/* Time a dead or half closed stream gets to finish before we let go of it */
 #define SWP_LINGER	(5 * HZ)
 
 static void tx_work(struct work_struct *work);
@@ -363,6 +363,12 @@ void swp_qp_dead(struct swp_qp *qp, int error)
 	swp_qp_close_later(qp, SWP_QPF_CLOSED);
 }
 
+static bool sq_waiting(const struct swp_qp *qp)
+{
+	return qp->sq.entries &&
+	       READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) != qp->sq_tx;
+}
+
 /*
  * TCP state changed.  Socket lock held.  FIN from the peer comes here after all
  * its data went through swp_rx_run().
@@ -398,7 +404,7 @@ static void llp_state_change(struct swp_llp *llp)
 	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
 	if (qp->state == SWP_QP_RTS || qp->state == SWP_QP_CLOSING) {
 		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
-		    qp->rx.asm_len) {
+		    qp->rx.asm_len || (qp->tx.fenced && sq_waiting(qp))) {
 			/* and nobody is left to send a Terminate to */
 			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
 							lost.code);
@@ -495,8 +501,11 @@ static void linger_work(struct work_struct *work)
 	struct swp_qp *qp = container_of(work, struct swp_qp, linger_work.work);
 	struct swp_llp *llp = swp_qp_llp(qp);
 
+	/*
+	 * The peer does not answer.  TCP keeps trying to deliver what it has
+	 * for as long as it does for any closed socket.
+	 */
 	if (llp) {
-		swp_llp_abort(llp);
 		lock_sock(llp->sock->sk);
 		if (llp->owner == qp)
 			swp_qp_dead(qp, qp->close_error);
@@ -764,11 +773,8 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 {
 	int ret;
 
-	/*
-	 * Only the connection manager starts streams, one per QP: the state
-	 * RESET or INIT can't be left behind our back except towards ERROR.
-	 */
-	if (swp_qp_started(qp))
+	/* one stream per QP, also when a program connects it twice at once */
+	if (test_and_set_bit(SWP_QPF_STARTED, &qp->flags))
 		return -EINVAL;
 	ret = alloc_read_queues(qp, p->ird, p->ord);
 	if (ret)
@@ -852,6 +858,9 @@ static void modify_sqd(struct swp_qp *qp)
 	if (llp->owner == qp && qp->state == SWP_QP_RTS) {
 		set_state(qp, SWP_QP_CLOSING);
 		qp->tx.fin_wanted = true;
+		/* what waits behind the fence may never be let out */
+		if (qp->tx.fenced)
+			start_linger(qp);
 		qp->tx.owned_left = SWP_TX_BURST;
 		swp_tx_run(qp);
 	}

@@ -160,6 +160,7 @@ enum swp_qp_flag {
 	SWP_QPF_CLOSED,		/* the stream has ended: let go of it */
 	/* what has happened */
 	SWP_QPF_FIN_SEEN,
+	SWP_QPF_STARTED,
 };
 
 struct swp_qp {
@@ -257,7 +258,7 @@ int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
 /* Has the QP ever had a stream?  It gets one at most. */
 static inline bool swp_qp_started(const struct swp_qp *qp)
 {
-	return READ_ONCE(qp->irq);
+	return test_bit(SWP_QPF_STARTED, &qp->flags);
 }
 
 /*

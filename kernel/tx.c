@@ -859,6 +859,7 @@ static void tx_idle(struct swp_qp *qp)
 	}
 	if (!tx->fin_wanted || tx->shut || qp->state != SWP_QP_CLOSING)
 		return;
+	/* reads that are out keep the stream open, too */
 	if (qp->sq.entries &&
 	    (qp->sq_tx != READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) ||
 	     qp->orq_prod != qp->orq_cons))
