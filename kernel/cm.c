@@ -1232,13 +1232,15 @@ static void swp_hub_stray(struct swp_hub *hub, struct swp_llp *llp,
 {
 	struct swp_listener *lis;
 
-	pr_warn_ratelimited("connection to %pISpc, an address of no softwarp device\n",
-			    local);
 	spin_lock_bh(&hub->lock);
+	/* none left: the last one is going, and the socket with it */
 	lis = list_first_entry_or_null(&hub->listeners, struct swp_listener,
 				       hub_entry);
-	if (lis)
+	if (lis) {
 		swp_stat_inc(lis->dev, CONN_FAILED);
+		pr_warn_ratelimited("connection to %pISpc, an address of no listening device\n",
+				    local);
+	}
 	spin_unlock_bh(&hub->lock);
 	swp_llp_abort(llp);
 	swp_llp_put(llp);
