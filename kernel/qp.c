@@ -584,47 +584,60 @@ static void stop_polling(struct swp_qp *qp)
 	atomic_dec(&pollers);
 }
 
+/* Socket lock held by this process. */
+static void tx_locked(struct swp_qp *qp, bool doorbell, bool last)
+{
+	u32 before = qp->sq_tx;
+
+	if (last)
+		stop_polling(qp);
+	swp_tx_run(qp);
+	if (doorbell) {
+		note_doorbell(qp, before);
+		return;
+	}
+	/* held up: whatever lifts that runs the engine */
+	if (qp->tx.polling && qp->sq_tx == before && !qp->tx.poll_start)
+		stop_polling(qp);
+	qp->tx.poll_start = false;
+}
+
 /* Returns whether the transmitter should watch the send queue on. */
 static bool run_tx(struct swp_qp *qp, bool doorbell, bool last)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
 	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
-	bool polling = false;
+	bool polling = false, again = true;
 	u8 *buf = NULL;
-	u32 before;
+	int n;
 
-	if (llp) {
+	for (n = 0; llp && again; n++) {
 		/* octets came that had no memory to be put together in */
 		if (READ_ONCE(qp->rx.starved))
 			buf = kvmalloc(size, GFP_KERNEL);
 		lock_sock(llp->sock->sk);
-		before = qp->sq_tx;
+		qp->tx.again = false;
+		qp->tx.looping = n + 1 < SWP_TX_LOOPS;
+		qp->tx.owned_left = SWP_TX_BURST;
 		if (llp->owner == qp) {
 			if (buf)
 				swp_rx_feed(qp, buf, size);
 			buf = NULL;
-			qp->tx.owned_left = SWP_TX_BURST;
-			if (last)
-				stop_polling(qp);
-			swp_tx_run(qp);
-			if (doorbell)
-				note_doorbell(qp, before);
-			/* held up: whatever lifts that runs the engine */
-			else if (qp->tx.polling && qp->sq_tx == before &&
-				 !qp->tx.poll_start)
-				stop_polling(qp);
-			polling = qp->tx.polling;
-			if (!doorbell)
-				qp->tx.poll_start = false;
+			tx_locked(qp, doorbell && !n, last && !n);
 		} else {
 			stop_polling(qp);
 		}
+		polling = qp->tx.polling;
 		release_sock(llp->sock->sk);
-		swp_llp_put(llp);
 		kvfree(buf);
-	} else {
-		stop_polling(qp);
+		buf = NULL;
+		again = READ_ONCE(qp->tx.again);
+		cond_resched();
 	}
+	if (llp)
+		swp_llp_put(llp);
+	else
+		stop_polling(qp);
 	/* who enters the error state flushes; this is for what came later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);

@@ -68,6 +68,8 @@ enum swp_tx_kind {
 
 /* Octets handed to TCP before somebody else gets a turn */
 #define SWP_TX_BURST	(512 * 1024)
+/* Bursts that a process sends in a row before a worker takes over */
+#define SWP_TX_LOOPS	16
 #define SWP_TX_BVECS	64
 #define SWP_TX_HOLD	20
 
@@ -86,6 +88,8 @@ struct swp_tx {
 	u32 streak;		/* small doorbells with nothing received between */
 	u32 last_bytes;		/* of the last batch */
 	u32 owned_left;		/* burst of the process that holds the lock */
+	bool looping;		/* it comes back for more */
+	bool again;		/* there is more */
 
 	/* message being sent */
 	enum swp_tx_kind kind;

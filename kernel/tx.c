@@ -886,6 +886,22 @@ bool swp_tx_wanted(const struct swp_qp *qp)
 	       (qp->sq.entries && !READ_ONCE(swp_ring_ctrl(&qp->sq)->kick));
 }
 
+/*
+ * Others get a turn.  Who goes on: the process that holds the lock, once it has
+ * given it back; in softirq whoever brings the next ACK; else the worker, which
+ * on a busy machine may have to wait for a processor.
+ */
+static void end_burst(struct swp_qp *qp, struct sock *sk, bool owned)
+{
+	if (owned && qp->tx.looping) {
+		qp->tx.again = true;
+	} else if (!owned && !tcp_rtx_queue_empty(sk)) {
+		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	} else {
+		swp_qp_kick(qp);
+	}
+}
+
 void swp_tx_run(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -905,7 +921,7 @@ void swp_tx_run(struct swp_qp *qp)
 	owned = sock_owned_by_user_nocheck(sk);
 	left = owned ? tx->owned_left : SWP_TX_BURST;
 	if (!left) {
-		swp_qp_kick(qp);
+		end_burst(qp, sk, owned);
 		return;
 	}
 	tx->running = true;
@@ -938,7 +954,7 @@ void swp_tx_run(struct swp_qp *qp)
 			if (!iov_iter_count(&tx->it))
 				batch_done(qp, sk);
 			if (!left) {
-				swp_qp_kick(qp);
+				end_burst(qp, sk, owned);
 				break;
 			}
 			continue;
