@@ -119,10 +119,11 @@ class Guest:
                     "ro", f"init={ROOT}/tests/qemu/uml-init", "con=null", f"con0={con}", f"uml_dir={scratch}",
                     "umid=uml", "loglevel=5", "panic=-1", "oops=panic", *words]
         else:
-            # A busy host may keep an emulated processor waiting longer than the twenty seconds after which a kernel
-            # takes it for stuck.  One that really is stuck is so after a minute as well.
+            # A host that is busy, or a virtual machine itself and stopped for a while, keeps an emulated processor
+            # waiting longer than the twenty seconds after which a kernel takes it for stuck.  One that really is stuck
+            # is so after two minutes as well.
             append = ["console=ttyS0", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "net.ifnames=0",
-                      "watchdog_thresh=30", "rcupdate.rcu_cpu_stall_timeout=60", *words]
+                      "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120", *words]
             args = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
                     "-smp", job.cpus, "-m", mem, "-nodefaults", "-display", "none", "-no-reboot",
                     "-serial", "mon:stdio" if shell else f"file:{self.console}",
