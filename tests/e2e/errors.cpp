@@ -587,7 +587,7 @@ INSTANTIATE_TEST_SUITE_P(Each, DestroyInFlight,
 TEST_P(DestroyInFlight, Qp) {
     constexpr size_t kLarge = 1 << 20;
     constexpr uint64_t kCount = 16;
-    for (unsigned round = 0; round < full_or_quick(20U, 5U); round++) {
+    for (unsigned round = 0; round < full_or_quick(10U, 4U); round++) {
         SCOPED_TRACE(round);
         Pair pair;
         Region mine(pair.c().pd(), kLarge);

@@ -37,7 +37,7 @@ TEST_P(KillPeer, MidTransfer) {
     std::string mode = GetParam();
     uint64_t qps = resource_count(config().peer_dev, "qp");
 
-    for (unsigned round = 0; round < full_or_quick(5U, 2U); round++) {
+    for (unsigned round = 0; round < full_or_quick(3U, 2U); round++) {
         SCOPED_TRACE(round);
         Child peer({"peer", mode, config().peer_ns, config().peer_addr4});
         uint16_t port = static_cast<uint16_t>(std::stoi(peer.line()));
@@ -197,7 +197,7 @@ void expect_removal(Endpoint &end) {
 }
 
 TEST(LinkDelete, InUse) {
-    for (int round = 0; round < full_or_quick(4, 2); round++) {
+    for (int round = 0; round < full_or_quick(3, 2); round++) {
         SCOPED_TRACE(round);
         BusyHosts busy;
         std::this_thread::sleep_for(milliseconds(3 * round));
@@ -516,7 +516,7 @@ TEST(LinkAdd, BadNames) {
 
 TEST(LinkAdd, ManyTimes) {
     TwoHosts hosts;
-    for (int i = 0; i < full_or_quick(30, 10); i++) {
+    for (int i = 0; i < full_or_quick(12, 6); i++) {
         ASSERT_EQ(link_delete(hosts.dev_a).status, 0) << i;
         ASSERT_EQ(link_add(hosts.dev_a, hosts.netdev_a, hosts.ns_a).status, 0) << i;
     }
