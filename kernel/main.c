@@ -45,7 +45,7 @@ MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
 module_param_named(handshake_ms, swp_params.handshake_ms, uint, 0644);
 MODULE_PARM_DESC(handshake_ms, "milliseconds an MPA handshake may take (10000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
-MODULE_PARM_DESC(mpa_rev, "MPA revision to connect with: 1 or 2 (2)");
+MODULE_PARM_DESC(mpa_rev, "highest MPA revision to connect with and to accept: 1 or 2 (2)");
 module_param_named(mpa_crc, swp_params.mpa_crc, uint, 0644);
 MODULE_PARM_DESC(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
 module_param_named(max_ird, swp_params.max_ird, uint, 0644);

@@ -326,6 +326,12 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
+	/*
+	 * iWARP has no way to be connected by hand.  Who tries - perftest
+	 * without -R does - hears it now instead of waiting for ever.
+	 */
+	if (mask & (IB_QP_AV | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_SQ_PSN))
+		return -EINVAL;
 	if (mask & IB_QP_ACCESS_FLAGS)
 		qp->access = attr->qp_access_flags;
 	if (!(mask & IB_QP_STATE))
