@@ -893,13 +893,12 @@ bool swp_tx_wanted(const struct swp_qp *qp)
  */
 static void end_burst(struct swp_qp *qp, struct sock *sk, bool owned)
 {
-	if (owned && qp->tx.looping) {
+	if (owned && qp->tx.looping)
 		qp->tx.again = true;
-	} else if (!owned && !tcp_rtx_queue_empty(sk)) {
+	else if (!owned && !tcp_rtx_queue_empty(sk))
 		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
-	} else {
+	else
 		swp_qp_kick(qp);
-	}
 }
 
 void swp_tx_run(struct swp_qp *qp)
