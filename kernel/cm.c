@@ -200,6 +200,13 @@ static void swp_ep_start_timer(struct swp_ep *ep, unsigned int ms)
 		swp_ep_put(ep);
 }
 
+static void swp_ep_restart_timer(struct swp_ep *ep, unsigned int ms)
+{
+	kref_get(&ep->ref);
+	if (mod_delayed_work(swp_cm_wq, &ep->timer, msecs_to_jiffies(ms)))
+		swp_ep_put(ep);
+}
+
 static void swp_ep_stop_timer(struct swp_ep *ep)
 {
 	if (cancel_delayed_work(&ep->timer))
@@ -600,6 +607,8 @@ static void swp_ep_connecting(struct swp_ep *ep)
 		return;
 	}
 	ep->state = SWP_EP_WAIT_REPLY;
+	/* from here on it is the peer's ULP that takes its time */
+	swp_ep_restart_timer(ep, swp_params.reply_ms);
 	/* a fast peer's Reply may be there already */
 	swp_ep_kick(ep);
 }

@@ -19,6 +19,7 @@ struct swp_params swp_params = {
 	.max_cqe = 1 << 20,
 	.max_pending = 4096,
 	.handshake_ms = 10000,
+	.reply_ms = 60000,
 	.mpa_rev = 2,
 	.mpa_crc = 1,
 	.max_ird = SWP_MAX_ORD,
@@ -43,7 +44,9 @@ MODULE_PARM_DESC(max_cqe, "entries of one completion queue (1048576)");
 module_param_named(max_pending, swp_params.max_pending, uint, 0644);
 MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
 module_param_named(handshake_ms, swp_params.handshake_ms, uint, 0644);
-MODULE_PARM_DESC(handshake_ms, "milliseconds an MPA handshake may take (10000)");
+MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer to send its MPA Request (10000)");
+module_param_named(reply_ms, swp_params.reply_ms, uint, 0644);
+MODULE_PARM_DESC(reply_ms, "milliseconds for a peer to accept or reject a connection (60000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
 MODULE_PARM_DESC(mpa_rev, "highest MPA revision to connect with and to accept: 1 or 2 (2)");
 module_param_named(mpa_crc, swp_params.mpa_crc, uint, 0644);

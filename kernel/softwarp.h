@@ -38,7 +38,8 @@ struct swp_params {
 	uint max_qp_wr;		/* entries of one SQ or RQ */
 	uint max_cqe;		/* entries of one CQ */
 	uint max_pending;	/* MPA handshakes in progress per listener */
-	uint handshake_ms;	/* time for an MPA handshake, milliseconds */
+	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
+	uint reply_ms;		/* time for an MPA Reply, milliseconds */
 	uint mpa_rev;		/* highest MPA revision offered: 1 or 2 */
 	uint mpa_crc;		/* 0 off, 1 prefer (C=1), 2 require */
 	uint max_ird;		/* inbound reads per QP */

@@ -150,7 +150,7 @@ TEST(Cm, UnansweredSyn) {
 /* A server that accepts the TCP connection and never answers the request. */
 TEST(Cm, SilentServer) {
     /* Else the test would last as long as the driver's patience. */
-    ParameterOverride patience("handshake_ms", "1500");
+    ParameterOverride patience("reply_ms", "1500");
     RawListener listener(config().peer_ns, config().peer_addr4);
     EventChannel channel;
     auto client = connecting(channel, listener.port());
