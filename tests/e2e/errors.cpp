@@ -331,7 +331,7 @@ TEST(RemoteAccess, TheBadReadIsBlamed) {
 
 /* The region goes while the peer reads from it or writes to it. */
 TEST(RemoteAccess, DeregisteredInUse) {
-    constexpr size_t kLarge = 8 << 20;
+    const size_t kLarge = full_or_quick<size_t>(8 << 20, 1 << 20);
     for (unsigned round = 0; round < full_or_quick(12U, 4U); round++) {
         bool write = round % 2 == 0;
         SCOPED_TRACE(fmt::format("{} {}", round, write ? "write" : "read"));
@@ -585,7 +585,7 @@ INSTANTIATE_TEST_SUITE_P(Each, DestroyInFlight,
                          });
 
 TEST_P(DestroyInFlight, Qp) {
-    constexpr size_t kLarge = 1 << 20;
+    const size_t kLarge = full_or_quick<size_t>(1 << 20, 128 << 10);
     constexpr uint64_t kCount = 16;
     for (unsigned round = 0; round < full_or_quick(10U, 4U); round++) {
         SCOPED_TRACE(round);

@@ -160,7 +160,7 @@ struct BusyHosts {
         }
     }
 
-    static constexpr size_t kSize = 4 << 20;
+    const size_t kSize = full_or_quick<size_t>(4 << 20, 256 << 10);
     DeviceGone excuse;
     TwoHosts hosts;
     Pair pair;
