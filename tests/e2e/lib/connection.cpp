@@ -269,6 +269,10 @@ uint16_t Listener::port() const {
     return ntohs(rdma_get_src_port(id_.get()));
 }
 
+int resolve_ms() {
+    return static_cast<int>(1000 * config().scale);
+}
+
 CmId resolve(EventChannel &channel, const std::string &ns, const std::string &addr, uint16_t port,
              const std::string &source) {
     CmId id = create_id(channel, ns);
@@ -276,17 +280,12 @@ CmId resolve(EventChannel &channel, const std::string &ns, const std::string &ad
     Address from{};
     if (!source.empty())
         from = address(source, 0);
-    /*
-     * The RDMA core may miss the moment when ARP answers and looks again only
-     * when this time is up; the deadline is for all of it.
-     */
-    auto patience = static_cast<int>(1000 * config().scale);
     Deadline deadline;
     require(rdma_resolve_addr(id.get(), source.empty() ? nullptr : &from.generic, &to.generic,
-                              patience) == 0,
+                              resolve_ms()) == 0,
             "rdma_resolve_addr " + addr);
     channel.expect(id.get(), RDMA_CM_EVENT_ADDR_RESOLVED, deadline);
-    require(rdma_resolve_route(id.get(), patience) == 0, "rdma_resolve_route " + addr);
+    require(rdma_resolve_route(id.get(), resolve_ms()) == 0, "rdma_resolve_route " + addr);
     channel.expect(id.get(), RDMA_CM_EVENT_ROUTE_RESOLVED, deadline);
     return id;
 }

@@ -182,6 +182,12 @@ class Listener {
 };
 
 /*
+ * Time for rdma_resolve_addr(3).  The RDMA core may miss the moment when ARP
+ * answers and looks again only when this is up.
+ */
+int resolve_ms();
+
+/*
  * The steps of a connection, for tests that care about one of them.
  * resolve: an id whose address and route are resolved, ready for a QP.
  */

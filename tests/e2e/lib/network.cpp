@@ -40,36 +40,38 @@ TwoHosts::TwoHosts() {
     addr_a = fmt::format("10.88.{}.1", n);
     addr_b = fmt::format("10.88.{}.2", n);
 
-    must_shell(fmt::format("ip netns add {} && ip netns add {}", ns_a, ns_b));
-    must_shell(fmt::format("ip link add {} netns {} type veth peer name {} netns {}", netdev_a,
-                           ns_a, netdev_b, ns_b));
-    auto set_up = [&](const std::string &ns, const std::string &netdev, const std::string &addr,
-                      unsigned host) {
-        must_shell(fmt::format("ip -n {0} link set lo up && ip -n {0} addr add {2}/24 dev {1} && "
-                               "ip -n {0} addr add fd88:{3}::{4}/64 dev {1} nodad && "
-                               "ip -n {0} link set {1} up",
-                               ns, netdev, addr, n, host));
+    /* Few processes: starting one is what takes time on an emulated processor. */
+    must_shell(fmt::format("ip -batch - <<EOF\n"
+                           "netns add {0}\n"
+                           "netns add {1}\n"
+                           "link add {2} netns {0} type veth peer name {3} netns {1}\n"
+                           "EOF",
+                           ns_a, ns_b, netdev_a, netdev_b));
+    auto set_up = [&](const std::string &ns, const std::string &device, const std::string &netdev,
+                      const std::string &addr, unsigned host) {
+        in_namespace(ns, [&] {
+            must_shell(fmt::format("ip -batch - <<EOF\n"
+                                   "link set lo up\n"
+                                   "addr add {2}/24 dev {1}\n"
+                                   "addr add fd88:{3}::{4}/64 dev {1} nodad\n"
+                                   "link set {1} up\n"
+                                   "EOF\n"
+                                   "rdma link add {0} type {5} netdev {1}",
+                                   device, netdev, addr, n, host, config().link_type));
+        });
     };
-    set_up(ns_a, netdev_a, addr_a, 1);
-    set_up(ns_b, netdev_b, addr_b, 2);
+    set_up(ns_a, dev_a, netdev_a, addr_a, 1);
+    set_up(ns_b, dev_b, netdev_b, addr_b, 2);
     meet(ns_a, addr_b);
     meet(ns_b, addr_a);
-    for (auto &[name, netdev, ns] :
-         {std::tuple(dev_a, netdev_a, ns_a), std::tuple(dev_b, netdev_b, ns_b)}) {
-        ShellResult result = link_add(name, netdev, ns);
-        if (result.status != 0)
-            fail("rdma link add: " + result.output);
-    }
 }
 
 TwoHosts::~TwoHosts() {
-    /* Any of these may be gone already: that is what the tests do. */
-    for (const std::string &device : {dev_a, dev_b})
-        if (device_exists(device))
-            link_delete(device);
-    shell(fmt::format("ip netns del {}", ns_a));
-    shell(fmt::format("ip netns del {}", ns_b));
-    /* The ends of the veth die with their namespaces, and devices with them. */
+    /*
+     * Some may be gone already: that is what the tests do.  The veth dies with the
+     * namespaces, and the devices with it.
+     */
+    shell(fmt::format("ip -force -batch - <<EOF\nnetns del {}\nnetns del {}\nEOF", ns_a, ns_b));
     bool gone = eventually([&] { return !device_exists(dev_a) && !device_exists(dev_b); });
     EXPECT_TRUE(gone) << "devices outlive their network namespaces";
 }
@@ -78,14 +80,13 @@ Route TwoHosts::route() const {
     return {ns_b, addr_b, ns_a, addr_b, ""};
 }
 
-std::string in_ns(const std::string &ns) {
-    return ns.empty() ? "" : "ip netns exec " + ns + " ";
-}
-
 ShellResult link_add(const std::string &name, const std::string &netdev, const std::string &ns,
                      const std::string &type) {
-    return shell(
-        fmt::format("{}rdma link add {} type {} netdev {}", in_ns(ns), name, type, netdev));
+    ShellResult result{};
+    in_namespace(ns, [&] {
+        result = shell(fmt::format("rdma link add {} type {} netdev {}", name, type, netdev));
+    });
+    return result;
 }
 
 ShellResult link_delete(const std::string &name) {
@@ -93,7 +94,8 @@ ShellResult link_delete(const std::string &name) {
 }
 
 std::string netdev_of(const std::string &device, const std::string &ns) {
-    std::string text = must_shell(in_ns(ns) + "rdma link show " + device + "/1");
+    std::string text;
+    in_namespace(ns, [&] { text = must_shell("rdma link show " + device + "/1"); });
     std::smatch found;
     if (!std::regex_search(text, found, std::regex("netdev (\\S+)")))
         fail("no netdev in: " + text);

@@ -35,9 +35,6 @@ ShellResult link_add(const std::string &name, const std::string &netdev, const s
                      const std::string &type = config().link_type);
 ShellResult link_delete(const std::string &name);
 
-/* "ip netns exec NS " or nothing. */
-std::string in_ns(const std::string &ns);
-
 /* Name of the netdev below a device, as the namespace sees it. */
 std::string netdev_of(const std::string &device, const std::string &ns = "");
 
