@@ -789,7 +789,9 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	/* one stream per QP, also when a program connects it twice at once */
 	if (test_and_set_bit(SWP_QPF_STARTED, &qp->flags))
 		return -EINVAL;
-	ret = alloc_read_queues(qp, p->ird, p->ord);
+	/* a Read RTR is a read of ours, also where the peer granted none */
+	ret = alloc_read_queues(qp, p->ird,
+				max_t(u16, p->ord, p->send_rtr_read));
 	if (ret)
 		return ret;
 
