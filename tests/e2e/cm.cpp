@@ -11,9 +11,10 @@
 
 #include "lib/connection.hpp"
 #include "lib/network.hpp"
-#include "lib/raw_mpa.hpp"
+#include "wire/stream.hpp"
 
 using namespace softwarp::e2e;
+using namespace softwarp::wire;
 
 namespace {
 
@@ -151,10 +152,10 @@ TEST(Cm, UnansweredSyn) {
 TEST(Cm, SilentServer) {
     /* Else the test would last as long as the driver's patience. */
     ParameterOverride patience("reply_ms", "1500");
-    RawListener listener(config().peer_ns, config().peer_addr4);
+    Acceptor listener(config().peer_ns, config().peer_addr4);
     EventChannel channel;
     auto client = connecting(channel, listener.port());
-    RawTcp raw = listener.accept();
+    Stream raw = listener.accept();
     Bytes request = raw.hear(kMpaHeader);
     EXPECT_EQ(std::string(request.begin(), request.begin() + 16), "MPA ID Req Frame");
     CmEvent event = client->expect(RDMA_CM_EVENT_UNREACHABLE);
@@ -173,10 +174,10 @@ TEST(Cm, GarbageReply) {
                'B', 'a', 'd', ' ', 'R', 'e', 'q', 'u', 'e', 's', 't', '\r', '\n'};
     Bytes revision = mpa_frame(true, kMpaCrc, 77);
     for (const Bytes &reply : {wrong_key, long_data, http, revision}) {
-        RawListener listener(config().peer_ns, config().peer_addr4);
+        Acceptor listener(config().peer_ns, config().peer_addr4);
         EventChannel channel;
         auto client = connecting(channel, listener.port());
-        RawTcp raw = listener.accept();
+        Stream raw = listener.accept();
         raw.hear(kMpaHeader);
         raw.say(reply);
         std::optional<CmEvent> event = channel.try_next(client->id(), Deadline());
@@ -194,12 +195,12 @@ TEST(Cm, GarbageReply) {
 TEST(Cm, HangupInsteadOfReply) {
     for (bool reset : {false, true}) {
         SCOPED_TRACE(reset);
-        RawListener listener(config().peer_ns, config().peer_addr4);
+        Acceptor listener(config().peer_ns, config().peer_addr4);
         EventChannel channel;
         auto client = connecting(channel, listener.port());
         /* Once more with revision 1, and no more than that. */
         for (uint8_t revision : {2, 1}) {
-            RawTcp raw = listener.accept();
+            Stream raw = listener.accept();
             EXPECT_EQ(raw.hear(kMpaHeader)[17], revision);
             if (reset)
                 raw.reset();
@@ -211,11 +212,11 @@ TEST(Cm, HangupInsteadOfReply) {
 
 /* RFC 6581 section 10: a peer of revision 1 hangs up on an enhanced request. */
 TEST(Cm, FallsBackToRevision1) {
-    RawListener listener(config().peer_ns, config().peer_addr4);
+    Acceptor listener(config().peer_ns, config().peer_addr4);
     EventChannel channel;
     auto client = connecting(channel, listener.port());
     listener.accept().hear(kMpaHeader);
-    RawTcp raw = listener.accept();
+    Stream raw = listener.accept();
     Bytes request = raw.hear(kMpaHeader);
     EXPECT_EQ(request[16] & kMpaEnhanced, 0);
     EXPECT_EQ(request[17], 1);
@@ -247,13 +248,13 @@ TEST(Cm, GarbageRequests) {
     for (const Bytes &request :
          {random, reply_key, revision0, revision, too_long, short_enhanced, http}) {
         SCOPED_TRACE(number++);
-        RawTcp raw("", config().peer_addr4, listener.port());
+        Stream raw("", config().peer_addr4, listener.port());
         raw.say(request);
         EXPECT_TRUE(raw.closed_by_peer());
     }
     /* Half a request, then the end or a reset. */
     for (bool reset : {false, true}) {
-        RawTcp raw("", config().peer_addr4, listener.port());
+        Stream raw("", config().peer_addr4, listener.port());
         raw.say(std::span(extra).first(11));
         if (reset) {
             raw.reset();
@@ -276,11 +277,11 @@ TEST(Cm, SilentClients) {
     ParameterOverride patience("handshake_ms", "2000");
     EventChannel client_channel, server_channel;
     Listener listener(server_channel, config().peer_ns, config().peer_addr4, 64);
-    std::vector<RawTcp> silent;
+    std::vector<Stream> silent;
     for (int i = 0; i < 20; i++)
         silent.emplace_back("", config().peer_addr4, listener.port());
     /* And one that speaks very slowly. */
-    RawTcp slow("", config().peer_addr4, listener.port());
+    Stream slow("", config().peer_addr4, listener.port());
     Bytes request = mpa_frame(false, kMpaCrc, 1);
     slow.say(std::span(request).first(1));
 
@@ -291,7 +292,7 @@ TEST(Cm, SilentClients) {
     auto took = std::chrono::steady_clock::now() - before;
     EXPECT_LT(took, milliseconds(1000) * config().scale) << "silent peers delay a connect";
 
-    for (RawTcp &raw : silent)
+    for (Stream &raw : silent)
         EXPECT_TRUE(raw.closed_by_peer());
     EXPECT_TRUE(slow.closed_by_peer());
 }
@@ -371,7 +372,7 @@ TEST(Cm, PortTaken) {
     EXPECT_EQ(errno, EADDRINUSE);
 
     /* Taken by a TCP socket: the device's own listener finds out. */
-    RawListener tcp(config().peer_ns, config().peer_addr4);
+    Acceptor tcp(config().peer_ns, config().peer_addr4);
     CmId third = create_id(channel, config().peer_ns);
     where = address(config().peer_addr4, tcp.port());
     ASSERT_EQ(rdma_bind_addr(third.get(), &where.generic), 0);

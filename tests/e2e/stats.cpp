@@ -6,9 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "lib/network.hpp"
-#include "lib/raw_mpa.hpp"
+#include "wire/stream.hpp"
 
 using namespace softwarp::e2e;
+using namespace softwarp::wire;
 
 namespace {
 
@@ -34,7 +35,7 @@ TEST(Stats, BadRequestsAreCounted) {
     auto before = counters(config().peer_dev);
     EventChannel channel;
     Listener listener(channel, config().peer_ns, config().peer_addr4);
-    RawTcp raw("", config().peer_addr4, listener.port());
+    Stream raw("", config().peer_addr4, listener.port());
     Bytes garbage(100, 0x55);
     raw.say(garbage);
     ASSERT_TRUE(raw.closed_by_peer());

@@ -13,9 +13,10 @@
 
 #include "lib/connection.hpp"
 #include "lib/network.hpp"
-#include "lib/raw_mpa.hpp"
+#include "wire/stream.hpp"
 
 using namespace softwarp::e2e;
+using namespace softwarp::wire;
 
 namespace {
 
@@ -29,7 +30,7 @@ struct RawClient {
         request = channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
         end = std::make_unique<Endpoint>(channel, CmId(request.id), options);
         accept(*end);
-        reply = raw.hear_reply();
+        reply = raw.hear_mpa();
         end->expect(RDMA_CM_EVENT_ESTABLISHED);
     }
 
@@ -38,7 +39,7 @@ struct RawClient {
 
     EventChannel channel;
     Listener listener;
-    RawTcp raw;
+    Stream raw;
     CmEvent request{};
     std::unique_ptr<Endpoint> end;
     Bytes reply;
@@ -80,7 +81,7 @@ TEST(WireMpa, ReservedBitsAreIgnored) {
 TEST(WireMpa, RequestOctetByOctet) {
     EventChannel channel;
     Listener listener(channel, config().peer_ns, config().peer_addr4);
-    RawTcp raw("", config().peer_addr4, listener.port());
+    Stream raw("", config().peer_addr4, listener.port());
     Bytes request = mpa_frame(false, kMpaCrc, 1, {1, 2, 3, 4, 5});
     for (size_t i = 0; i < request.size(); i++) {
         raw.say(std::span(request).subspan(i, 1));
@@ -89,7 +90,7 @@ TEST(WireMpa, RequestOctetByOctet) {
     CmEvent event = channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
     EXPECT_EQ(event.private_data, (Bytes{1, 2, 3, 4, 5}));
     ASSERT_EQ(rdma_reject(event.id, "no", 2), 0);
-    Bytes reply = raw.hear_reply();
+    Bytes reply = raw.hear_mpa();
     EXPECT_EQ(reply[16] & kMpaReject, kMpaReject);
     EXPECT_EQ(Bytes(reply.begin() + 20, reply.end()), (Bytes{'n', 'o'}));
     EXPECT_TRUE(raw.closed_by_peer());
