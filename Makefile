@@ -37,6 +37,11 @@ e2e-programs:
 	cmake -S tests/e2e -B build/cmake-e2e -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 	cmake --build build/cmake-e2e --parallel $(JOBS)
 
+.PHONY: conformance-programs
+conformance-programs:
+	cmake -S tests/conformance -B build/cmake-conformance -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	cmake --build build/cmake-conformance --parallel $(JOBS)
+
 .PHONY: check
 check: setup ## every test; ends with "N passed, N failed"
 	@scripts/check
