@@ -17,7 +17,7 @@ all: modules provider ## softwarp.ko and the provider
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: ## install the Debian packages needed
@@ -57,6 +57,10 @@ kunit: ## KUnit suites on the debug kernel
 	@scripts/check kunit
 e2e: ## end-to-end tests on stock-6.12, debug and uml
 	@scripts/check e2e
+
+.PHONY: conformance
+conformance: setup ## every requirement of MPA, DDP and RDMAP, with the test that shows it
+	@scripts/conformance
 
 .PHONY: demo
 demo: setup ## perftest over softwarp in a virtual machine

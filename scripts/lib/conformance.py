@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Requirements and the tests that show them: tables, results, and the matrix that joins the two.
+
+Tables are files of tab-separated columns with a header line, in tests/conformance:
+  requirements/*.tsv  id, section, level, requirement, basis
+  elsewhere.tsv       id, kind, test: tests outside tests/conformance that show a requirement.  kind is kunit
+                      (suite.case), e2e or unit (Suite.Test), or step (STEP: TEST, a result of scripts/check)
+  explained.tsv       id, reason: why a SHOULD or MAY has no test
+
+Tests in tests/conformance name their requirements themselves, with REQ().
+"""
+
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+import xml.etree.ElementTree
+from pathlib import Path
+
+import common
+import guest
+import kernels
+import modules
+from common import BUILD, ROOT, Failure
+
+TABLES = ROOT / "tests/conformance"
+OUT = BUILD / "conformance"
+PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "ddp": "DDP, RFC 5041", "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581"}
+COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
+           "explained": ("id", "reason")}
+KINDS = ("kunit", "e2e", "unit", "step")
+LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY")
+STRICT = ("MUST", "MUST NOT")
+# Seconds from power-on to power-off, and the factor on deadlines.
+LIMITS = {"uml": (300, 1), "uml-kasan": (600, 3), "stock-6.12": (900, 4), "stock-6.1": (900, 4), "debug": (1500, 12)}
+
+
+@dataclasses.dataclass
+class Row:
+    """A requirement, and what came of it."""
+
+    protocol: str
+    id: str
+    section: str
+    level: str
+    requirement: str
+    basis: str
+    tests: list[str] = dataclasses.field(default_factory=list)
+    failed: list[str] = dataclasses.field(default_factory=list)  # of these tests, failed or not run
+    reason: str = ""
+
+    @property
+    def result(self) -> str:
+        """passed, failed, explained, or untested, which is a failure too."""
+        if self.tests:
+            return "failed" if self.failed else "passed"
+        return "explained" if self.reason and self.level not in STRICT else "untested"
+
+
+def table(path: Path, kind: str) -> list[dict]:
+    """The rows of a table; anything that is not one is a Failure."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if not lines or tuple(lines[0].split("\t")) != COLUMNS[kind]:
+        raise Failure(f"{path}: the first line has to be {' TAB '.join(COLUMNS[kind])}")
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        cells = line.split("\t")
+        if not line.strip() or line.startswith("#"):
+            continue
+        if len(cells) != len(COLUMNS[kind]) or not all(cell.strip() for cell in cells):
+            raise Failure(f"{path}:{number}: {len(COLUMNS[kind])} columns wanted, and none of them empty")
+        rows.append(dict(zip(COLUMNS[kind], cells)))
+    return rows
+
+
+def requirements() -> dict[str, Row]:
+    """All rows by id, in the order of the tables."""
+    rows = {}
+    for protocol in PROTOCOLS:
+        path = TABLES / f"requirements/{protocol}.tsv"
+        found = table(path, "requirements")
+        if not found:
+            raise Failure(f"{path}: no requirements")
+        for row in found:
+            if row["id"] in rows:
+                raise Failure(f"{path}: {row['id']} is there twice")
+            if row["level"] not in LEVELS:
+                raise Failure(f"{path}: {row['id']} has level {row['level']}, not one of {', '.join(LEVELS)}")
+            rows[row["id"]] = Row(protocol, **row)
+    return rows
+
+
+def elsewhere() -> list[dict]:
+    """Tests outside tests/conformance, by requirement."""
+    rows = table(TABLES / "elsewhere.tsv", "elsewhere")
+    for row in rows:
+        if row["kind"] not in KINDS:
+            raise Failure(f"elsewhere.tsv: {row['id']} has kind {row['kind']}, not one of {', '.join(KINDS)}")
+    return rows
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What the conformance program said in one guest."""
+
+    tests: dict  # name: (passed, [ids], text of a failure)
+    e2e: dict  # name: passed
+    problems: list[str]
+
+
+def gtest_results(path: Path) -> dict:
+    """(passed, requirements, failure) by test, from the XML of a GoogleTest program."""
+    results = {}
+    if not path.exists():
+        return results
+    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+        if case.get("status") != "run":
+            continue
+        failures = [node.get("message") or "" for node in case.iter("failure")]
+        ids = [node.get("value") for node in case.iter("property") if node.get("name") == "requirements"]
+        passed = case.get("result") == "completed" and not failures
+        results[f"{case.get('classname')}.{case.get('name')}"] = (passed, " ".join(ids).split(), "\n".join(failures))
+    return results
+
+
+def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repeat: int = 1) -> Outcome:
+    """The conformance program, and end-to-end tests by name, in one guest."""
+    kernel = kernels.kernel(kernel_name)
+    module = modules.softwarp(kernel)
+    modules.provider()
+    OUT.mkdir(parents=True, exist_ok=True)
+    targets = ["conformance-programs"] + (["e2e-programs"] if e2e else [])
+    common.run(["make", "-C", ROOT, "--no-print-directory", *targets], log=OUT / "build.log",
+               what="the conformance tests")
+    limit, scale = LIMITS[kernel_name]
+    env = {"SOFTWARP_E2E_SCALE": str(scale), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {})}
+    args = [str(BUILD / "conformance/softwarp-conformance")]
+    if test_filter:
+        args.append(f"--gtest_filter={test_filter}")
+    if repeat > 1:
+        args.append(f"--gtest_repeat={repeat}")
+    command = shlex.join(args) + " --gtest_output=xml:$SOFTWARP_OUT/conformance.xml; code=$?; "
+    if e2e:
+        names = ":".join(sorted(e2e))
+        command += (f"{BUILD}/e2e/softwarp-e2e --gtest_filter={shlex.quote(names)} "
+                    "--gtest_output=xml:$SOFTWARP_OUT/e2e.xml; ")
+    out = OUT / kernel_name
+    for name in ("conformance.xml", "e2e.xml"):
+        (out / name).unlink(missing_ok=True)
+    result = guest.run_job(guest.Job(f"{command}exit $code", kernel_name, module=module, out=out, env=env,
+                                     timeout=limit * repeat))
+    text = "".join((result.vm / name).read_text(errors="replace") for name in ("stdout", "stderr")
+                   if (result.vm / name).exists())
+    (OUT / f"{kernel_name}.log").write_text(text)
+    problems = list(result.reports)
+    tests = gtest_results(out / "conformance.xml")
+    if result.why:
+        problems.append(result.why)
+    if not tests:
+        tail = "\n".join(text.splitlines()[-20:])
+        problems.append(f"softwarp-conformance left no results; the end of {OUT}/{kernel_name}.log:\n{tail}")
+    elif result.code not in (0, guest.CODE_REPORT) and all(passed for passed, _, _ in tests.values()):
+        problems.append(f"softwarp-conformance ended with {result.code}; see {OUT}/{kernel_name}.log")
+    return Outcome(tests, {name: passed for name, (passed, _, _) in gtest_results(out / "e2e.xml").items()}, problems)
+
+
+def kunit_results(text: str) -> dict:
+    """suite.case: passed, from what KUnit printed."""
+    results = {}
+    suite = "?"
+    for line in text.splitlines():
+        if match := re.match(r"    # Subtest: (\S+)", line):
+            suite = match[1]
+        elif match := re.match(r"    (ok|not ok) \d+ (\S+)(.*)", line):
+            results[f"{suite}.{match[2]}"] = match[1] == "ok" and "# SKIP" not in match[3]
+    return results
+
+
+def run_kunit(kernel_name: str) -> dict:
+    """All KUnit suites; they take less than a second, starting the guest is what takes time."""
+    suites = modules.kunit(kernels.kernel(kernel_name))
+    script = "".join(f"insmod {shlex.quote(str(path))}; " for path in suites)
+    result = guest.run_job(guest.Job(script + "cat /sys/kernel/debug/kunit/*/results", kernel_name, driver="none",
+                                     out=OUT / "kunit", timeout=300))
+    text = (result.vm / "stdout").read_text(errors="replace") if (result.vm / "stdout").exists() else ""
+    (OUT / "kunit.log").write_text(text)
+    return kunit_results(text)
+
+
+def run_unit(names) -> dict:
+    """Unit tests of the provider, by name."""
+    modules.provider()
+    junit = OUT / "unit.xml"
+    junit.unlink(missing_ok=True)
+    pattern = "^(" + "|".join(re.escape(name) for name in sorted(names)) + ")$"
+    subprocess.run(["ctest", "--test-dir", BUILD / "cmake", "-R", pattern, "--output-junit", junit],
+                   stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if not junit.exists():
+        return {}
+    return {case.get("name"): case.get("status") == "run"
+            for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
+
+
+def check_results() -> dict:
+    """STEP: TEST by the last run of scripts/check, for tests that only it can make."""
+    path = BUILD / "check/results.json"
+    if not path.exists():
+        return {}
+    return {f"{row['step']}: {row['test']}": row["passed"] for row in json.loads(path.read_text())}
+
+
+def join(rows: dict[str, Row], tests: dict, others: list[dict], other_results: dict) -> list[str]:
+    """Fill in tests and results; returns what is wrong with the tables themselves.
+
+    other_results: {(kind, test): passed} of the tests of elsewhere.tsv; one that is missing did not run.
+    """
+    wrong = []
+    for name, (passed, ids, _) in tests.items():
+        for number in ids:
+            if number not in rows:
+                wrong.append(f"test {name} names {number}, which is in no table")
+                continue
+            rows[number].tests.append(name)
+            if not passed:
+                rows[number].failed.append(name)
+    for other in others:
+        if other["id"] not in rows:
+            wrong.append(f"elsewhere.tsv names {other['id']}, which is in no table")
+            continue
+        name = f"{other['kind']} {other['test']}"
+        rows[other["id"]].tests.append(name)
+        if not other_results.get((other["kind"], other["test"])):
+            rows[other["id"]].failed.append(name)
+    for explained in table(TABLES / "explained.tsv", "explained"):
+        row = rows.get(explained["id"])
+        if row is None:
+            wrong.append(f"explained.tsv names {explained['id']}, which is in no table")
+        elif row.level in STRICT:
+            wrong.append(f"explained.tsv explains {row.id}, a {row.level}: that needs a test")
+        elif row.tests:
+            wrong.append(f"explained.tsv explains {row.id}, which has a test")
+        else:
+            row.reason = explained["reason"]
+    for row in rows.values():
+        row.tests = sorted(set(row.tests))
+        row.failed = sorted(set(row.failed))
+    return wrong
+
+
+def write_json(rows: dict[str, Row], path: Path) -> None:
+    """The matrix for programs."""
+    data = [{"id": row.id, "protocol": row.protocol, "section": row.section, "level": row.level,
+             "requirement": row.requirement, "tests": row.tests, "result": row.result,
+             **({"reason": row.reason} if row.reason else {})} for row in rows.values()]
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def cell(text: str) -> str:
+    """Text that a table of Markdown shows as it is."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def document(rows: dict[str, Row]) -> str:
+    """The matrix for people; the same results make the same text."""
+    count = {result: sum(1 for row in rows.values() if row.result == result)
+             for result in ("passed", "explained", "failed", "untested")}
+    lines = ["# Conformance", "",
+             "Written by `make conformance`; do not edit.  Requirements are our own wording, in",
+             "`tests/conformance/requirements/`; the last column of those tables says what each rests on.  Tests without a kind in",
+             "front are in `tests/conformance`.  See testing.md for how a test shows a requirement.", "",
+             "| result | rows |", "| --- | --- |"]
+    lines += [f"| {result} | {number} |" for result, number in count.items() if number or result == "passed"]
+    for protocol, title in PROTOCOLS.items():
+        lines += ["", f"## {title}", "", "| id | section | level | requirement | tests | result |",
+                  "| --- | --- | --- | --- | --- | --- |"]
+        for row in rows.values():
+            if row.protocol != protocol:
+                continue
+            tests = "<br>".join(cell(test) for test in row.tests) or cell(row.reason) or "none"
+            lines.append(f"| {row.id} | {cell(row.section)} | {row.level} | {cell(row.requirement)} | {tests} | "
+                         f"{row.result} |")
+    explained = [row for row in rows.values() if row.result == "explained"]
+    if explained:
+        lines += ["", "## Explained", "", "What is not tested, and why.", ""]
+        lines += [f"- {row.id} ({row.level}): {cell(row.requirement)}\n  {cell(row.reason)}" for row in explained]
+    return "\n".join(lines) + "\n"
+
+
+def show(rows: dict[str, Row], only_bad: bool = False) -> None:
+    """The matrix on the terminal."""
+    for row in rows.values():
+        if only_bad and row.result in ("passed", "explained"):
+            continue
+        tests = ", ".join(row.tests) if row.tests else row.reason or "no test"
+        print(f"{row.id:<9} {row.level:<10} {row.result:<9} {row.requirement[:70]:<70}  {tests}")
