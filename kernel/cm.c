@@ -454,7 +454,7 @@ static void swp_local_init(struct swp_mpa_local *l, u32 ird, u32 ord)
 	l->max_ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
 	l->ird = min_t(u32, ird, l->max_ird);
 	l->ord = min_t(u32, ord, SWP_MAX_ORD);
-	l->rtr = SWP_RTR_WRITE | SWP_RTR_READ;
+	l->rtr = SWP_RTR_SEND | SWP_RTR_WRITE | SWP_RTR_READ;
 	l->crc = swp_params.mpa_crc;
 }
 
@@ -471,8 +471,7 @@ static void swp_stream_init(struct swp_stream_params *p, u8 rev,
 		.mpa_rev = rev,
 		.crc = res->crc,
 		.initiator = initiator,
-		.send_rtr_write = res->rtr == SWP_RTR_WRITE,
-		.send_rtr_read = res->rtr == SWP_RTR_READ,
+		.rtr = res->rtr,
 		.ird = res->ird,
 		.ord = res->ord,
 	};

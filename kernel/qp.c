@@ -791,14 +791,14 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		return -EINVAL;
 	/* a Read RTR is a read of ours, also where the peer granted none */
 	ret = alloc_read_queues(qp, p->ird,
-				max_t(u16, p->ord, p->send_rtr_read));
+				max_t(u16, p->ord, p->initiator &&
+						   p->rtr == SWP_RTR_READ));
 	if (ret)
 		return ret;
 
 	qp->sp = *p;
 	qp->tx.fenced = !p->initiator;
-	qp->tx.rtr_write = p->send_rtr_write;
-	qp->tx.rtr_read = p->send_rtr_read;
+	qp->tx.rtr = p->initiator ? p->rtr : 0;
 	qp->tx.owned_left = SWP_TX_BURST;
 	qp->tx.send_msn = 1;
 	qp->tx.rreq_msn = 1;

@@ -21,6 +21,7 @@
 #define SWP_QP_H
 
 #include "softwarp.h"
+#include "proto/mpa.h"
 #include "proto/rdmap.h"
 #include "proto/fpdu.h"
 
@@ -76,8 +77,7 @@ enum swp_tx_kind {
 struct swp_tx {
 	bool running;
 	bool fenced;		/* responder: nothing before the first FPDU came */
-	bool rtr_write;
-	bool rtr_read;
+	u8 rtr;			/* initiator: enum swp_mpa_rtr still to send */
 	bool term_pending;
 	bool term_sent;
 	bool fin_wanted;	/* FIN once everything queued is sent */

@@ -453,11 +453,22 @@ static bool crc_ok(struct swp_cur c, u32 covered)
 	return le32_to_cpu(want) == ~crc;
 }
 
+/*
+ * A zero-length Send is the only RTR that would be seen above.  It takes its
+ * MSN and, as RFC 6581 section 4.4.2 wants it, neither receive nor completion.
+ */
+static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
+{
+	return (qp->sp.rtr & SWP_RTR_SEND) && s->opcode == SWP_RDMAP_SEND &&
+	       s->last && !s->payload && s->msn == 1 && !s->mo;
+}
+
 static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
 	struct rx_fpdu f = { .ulpdu = ulpdu };
 	struct swp_term t;
 	struct swp_cur hc;
+	bool first;
 
 	swp_qp_stat_inc(qp, RX_FPDU);
 	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
@@ -469,6 +480,10 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 		return -EPROTO;
 	}
+	first = qp->tx.fenced;
+	/* RFC 5044 section 7.1.2: MPA has found a good FPDU of the initiator */
+	if (unlikely(first))
+		qp->tx.fenced = false;
 	swp_cur_skip(&c, SWP_MPA_LEN);
 	hc = c;
 	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
@@ -481,8 +496,11 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	}
 	swp_cur_skip(&c, f.seg.hdr_len);
 	f.payload = c;
-	qp->tx.fenced = false;
 	qp->tx.streak = 0;
+	if (unlikely(first) && is_rtr_send(qp, &f.seg)) {
+		qp->rx.msn[SWP_QN_SEND]++;
+		return 0;
+	}
 
 	/*
 	 * DDP does not mix segments of other messages into a message (RFC 5041

@@ -177,8 +177,11 @@ struct swp_stream_params {
 	u8 mpa_rev;
 	bool crc;		/* CRC32c generated and checked */
 	bool initiator;		/* false: nothing sent before the first FPDU came */
-	bool send_rtr_write;	/* initiator: first FPDU is a zero-length Write */
-	bool send_rtr_read;	/* initiator: first FPDU is a zero-length Read Request */
+	/*
+	 * enum swp_mpa_rtr.  Initiator: the kind to send as first FPDU, or 0;
+	 * responder: kinds that the first FPDU may be.
+	 */
+	u8 rtr;
 	u16 ird;		/* reads the peer may have outstanding, >= 0 */
 	u16 ord;		/* reads we may have outstanding, >= 0 */
 };

@@ -399,6 +399,40 @@ static void ctrl_fpdu(struct swp_tx *tx, u32 len)
 	tx->ctrl_len = len;
 }
 
+/* RFC 6581 section 5: the ready-to-receive indication goes before all else. */
+static void next_rtr(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_rreq r = { .sink_stag = 1, .src_stag = 1 };
+	struct swp_orq *o;
+	u8 kind = tx->rtr;
+
+	tx->rtr = 0;
+	switch (kind) {
+	case SWP_RTR_SEND:
+		swp_untagged_encode(tx->ctrl, SWP_RDMAP_SEND, true, 0,
+				    SWP_QN_SEND, tx->send_msn++, 0);
+		ctrl_fpdu(tx, SWP_UNTAGGED_LEN);
+		break;
+	case SWP_RTR_READ:
+		o = &qp->orq[qp->orq_prod % qp->orq_size];
+		memset(o, 0, offsetof(struct swp_orq, sge));
+		o->slot = U32_MAX;
+		o->sink_stag = 1;
+		qp->orq_prod++;
+		swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
+				    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
+		swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
+		ctrl_fpdu(tx, SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN);
+		break;
+	default:
+		/* any STag is legal; some hardware treats 0 specially */
+		swp_tagged_encode(tx->ctrl, SWP_RDMAP_WRITE, true, 1, 0);
+		ctrl_fpdu(tx, SWP_TAGGED_LEN);
+		break;
+	}
+}
+
 /* Chooses what to send next.  False: nothing can be sent now. */
 static bool next_msg(struct swp_qp *qp)
 {
@@ -421,26 +455,8 @@ static bool next_msg(struct swp_qp *qp)
 		return false;
 	if (tx->fenced || tx->shut)
 		return false;
-	if (tx->rtr_write) {
-		tx->rtr_write = false;
-		/* any STag is legal; some hardware treats 0 specially */
-		swp_tagged_encode(tx->ctrl, SWP_RDMAP_WRITE, true, 1, 0);
-		ctrl_fpdu(tx, SWP_TAGGED_LEN);
-		return true;
-	}
-	if (tx->rtr_read) {
-		struct swp_rreq r = { .sink_stag = 1, .src_stag = 1 };
-		struct swp_orq *o = &qp->orq[qp->orq_prod % qp->orq_size];
-
-		tx->rtr_read = false;
-		memset(o, 0, offsetof(struct swp_orq, sge));
-		o->slot = U32_MAX;
-		o->sink_stag = 1;
-		qp->orq_prod++;
-		swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
-				    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
-		swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
-		ctrl_fpdu(tx, SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN);
+	if (tx->rtr) {
+		next_rtr(qp);
 		return true;
 	}
 	/* take turns, so that neither direction of a busy peer starves */
@@ -880,7 +896,7 @@ bool swp_tx_wanted(const struct swp_qp *qp)
 	const struct swp_tx *tx = &qp->tx;
 
 	return tx->pending || tx->kind != SWP_TX_NONE || tx->term_pending ||
-	       tx->fin_wanted || tx->rtr_write || tx->rtr_read ||
+	       tx->fin_wanted || tx->rtr ||
 	       qp->irq_prod != qp->irq_cons ||
 	       qp->state == SWP_QP_TERMINATE ||
 	       (qp->sq.entries && !READ_ONCE(swp_ring_ctrl(&qp->sq)->kick));

@@ -231,6 +231,7 @@ enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
 		rep->rtr = req->rtr & l->rtr;
 		if (!rep->rtr)
 			rep->rtr = l->rtr;
+		res->rtr = rep->rtr;
 	}
 	respond_depths(l, req, rep, res);
 	return SWP_MPA_AGREED;

@@ -67,7 +67,8 @@ struct swp_mpa_local {
 /* What both ends agreed upon. */
 struct swp_mpa_result {
 	bool crc;
-	__u8 rtr;		/* initiator: the one kind to send; else 0 */
+	__u8 rtr;		/* initiator: the one kind to send; responder:
+				 * those that may come; 0: client-server */
 	__u16 ird;		/* reads the peer may have outstanding */
 	__u16 ord;		/* reads this end may have outstanding */
 };

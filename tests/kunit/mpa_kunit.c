@@ -512,7 +512,7 @@ static void respond(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->ird, res.ird);
 	KUNIT_EXPECT_EQ(test, c->ord, res.ord);
 	KUNIT_EXPECT_EQ(test, c->crc, res.crc);
-	KUNIT_EXPECT_EQ(test, 0, res.rtr);
+	KUNIT_EXPECT_EQ(test, c->rep.rtr, res.rtr);
 }
 
 /* MPA2-14, MPA2-15: a rejection is a Reply that names the ORD needed */
