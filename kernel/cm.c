@@ -75,6 +75,7 @@ enum swp_ep_state {
 
 /* What only start-up needs, freed with it */
 struct swp_handshake {
+	struct swp_policy policy;	/* as it was when it began */
 	struct swp_mpa_local local;
 	struct swp_mpa_frame mine;	/* active: the Request sent */
 	struct swp_mpa_frame peer;	/* passive: the Request received */
@@ -232,6 +233,8 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 	}
 	kref_init(&ep->ref);
 	ep->dev = dev;
+	swp_policy_read(dev, &ep->hs->policy);
+	ep->hs->max_rev = ep->hs->policy.revision;
 	ep->state = state;
 	mutex_init(&ep->mutex);
 	spin_lock_init(&ep->ev_lock);
@@ -449,27 +452,34 @@ static const struct swp_llp_ops swp_ep_llp_ops = {
 	.state_change = swp_ep_llp_ready,
 };
 
-static void swp_local_init(struct swp_mpa_local *l, u32 ird, u32 ord)
+static void swp_local_init(struct swp_handshake *hs, u32 ird, u32 ord)
 {
+	const struct swp_policy *policy = &hs->policy;
+	struct swp_mpa_local *l = &hs->local;
+
 	l->max_ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
 	l->ird = min_t(u32, ird, l->max_ird);
 	l->ord = min_t(u32, ord, SWP_MAX_ORD);
-	l->rtr = SWP_RTR_SEND | SWP_RTR_WRITE | SWP_RTR_READ;
-	l->crc = swp_params.mpa_crc;
+	l->rtr = policy->rtr;
+	l->p2p = policy->p2p;
+	l->crc = policy->crc != SWP_CRC_OFF;
 }
 
-/* mpa_crc 2: not even a peer that would follow our wish */
-static bool swp_crc_missing(const struct swp_mpa_frame *f)
+/* Required is a peer that asks by itself, not one that follows our wish. */
+static bool swp_crc_missing(const struct swp_handshake *hs,
+			    const struct swp_mpa_frame *f)
 {
-	return swp_params.mpa_crc >= 2 && !f->crc;
+	return hs->policy.crc == SWP_CRC_REQUIRE && !f->crc;
 }
 
-static void swp_stream_init(struct swp_stream_params *p, u8 rev,
+static void swp_stream_init(struct swp_stream_params *p,
+			    const struct swp_handshake *hs, u8 rev,
 			    const struct swp_mpa_result *res, bool initiator)
 {
 	*p = (struct swp_stream_params) {
 		.mpa_rev = rev,
 		.crc = res->crc,
+		.rdmac = hs->policy.rdmac,
 		.initiator = initiator,
 		.rtr = res->rtr,
 		.ird = res->ird,
@@ -597,6 +607,8 @@ static void swp_ep_connecting(struct swp_ep *ep)
 	}
 
 	swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
+	/* what answers it has no higher one */
+	hs->max_rev = hs->mine.rev;
 	hs->mine.pd = hs->pd;
 	hs->mine.pd_len = hs->pd_len;
 	hs->got = 0;
@@ -620,7 +632,8 @@ static bool swp_ep_fall_back(struct swp_ep *ep, int err)
 {
 	struct swp_handshake *hs = ep->hs;
 
-	if (hs->got || hs->retried || hs->max_rev < 2)
+	if (hs->got || hs->retried || !hs->mine.enhanced ||
+	    !hs->policy.fallback)
 		return false;
 	if (err != -ECONNRESET && err != -EPIPE)
 		return false;
@@ -647,7 +660,7 @@ static void swp_ep_start_active(struct swp_ep *ep,
 		return;
 	}
 
-	swp_stream_init(&p, ep->hs->mine.rev, res, true);
+	swp_stream_init(&p, ep->hs, ep->hs->mine.rev, res, true);
 	kref_get(&ep->ref);
 	ret = swp_qp_start(ep->qp, ep->llp, &p, &swp_ep_conn_ops, ep);
 	if (ret) {
@@ -692,7 +705,7 @@ static void swp_ep_reply(struct swp_ep *ep)
 	}
 
 	verdict = swp_mpa_conclude(&hs->local, &hs->mine, &f, &res);
-	if (verdict == SWP_MPA_AGREED && swp_crc_missing(&f))
+	if (verdict == SWP_MPA_AGREED && swp_crc_missing(hs, &f))
 		verdict = SWP_MPA_INVALID;
 	switch (verdict) {
 	case SWP_MPA_AGREED:
@@ -719,8 +732,8 @@ static void swp_ep_reply(struct swp_ep *ep)
 				       "MPA Reply from %pISpc does not fit (%s)\n",
 				       &ep->id->m_remote_addr,
 				       f.markers ? "markers" :
-				       swp_crc_missing(&f) ? "no CRC" :
-							     "not enhanced");
+				       swp_crc_missing(hs, &f) ?
+				       "no CRC" : "not enhanced");
 		swp_stat_inc(ep->dev, MPA_BAD);
 		swp_ep_connect_failed(ep, -EPROTO, NULL, SWP_DROP_RST);
 		return;
@@ -757,8 +770,7 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	id->add_ref(id);
 	ep->id = id;
 	ep->qpn = param->qpn;
-	swp_local_init(&ep->hs->local, param->ird, param->ord);
-	ep->hs->max_rev = swp_params.mpa_rev >= 2 ? 2 : 1;
+	swp_local_init(ep->hs, param->ird, param->ord);
 	ep->hs->pd_len = param->private_data_len;
 	if (param->private_data_len)
 		memcpy(ep->hs->pd, param->private_data,
@@ -884,8 +896,8 @@ static void swp_ep_request(struct swp_ep *ep)
 		return;
 	}
 
-	swp_local_init(&hs->local, swp_params.max_ird, SWP_MAX_ORD);
-	if (hs->peer.markers || swp_crc_missing(&hs->peer)) {
+	swp_local_init(hs, swp_params.max_ird, SWP_MAX_ORD);
+	if (hs->peer.markers || swp_crc_missing(hs, &hs->peer)) {
 		/*
 		 * Markers are the transmitter's to put in (RFC 5044 section
 		 * 4.3); until it can, the wish is refused.
@@ -982,7 +994,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (!qp)
 		goto err_refuse;
 
-	swp_local_init(&hs->local, param->ird, param->ord);
+	swp_local_init(hs, param->ird, param->ord);
 	/* markers were refused before the ULP heard of the Request */
 	WARN_ON_ONCE(swp_mpa_respond(&hs->local, &hs->peer, &rep, &res));
 	rep.pd = param->private_data;
@@ -993,7 +1005,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	 * As responder it sends nothing before the first FPDU came, which an
 	 * initiator sends after it has the Reply.
 	 */
-	swp_stream_init(&p, rep.rev, &res, false);
+	swp_stream_init(&p, hs, rep.rev, &res, false);
 	kref_get(&ep->ref);
 	ret = swp_qp_start(qp, ep->llp, &p, &swp_ep_conn_ops, ep);
 	swp_qp_put(qp);
@@ -1294,7 +1306,6 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 		goto err_abort;
 	mutex_lock(&ep->mutex);
 	kref_get(&ep->ref);
-	ep->hs->max_rev = swp_params.mpa_rev >= 2 ? 2 : 1;
 	ep->llp = llp;
 	if (!swp_listener_admit(lis, ep)) {
 		swp_stat_inc(lis->dev, PENDING_DROP);

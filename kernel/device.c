@@ -77,6 +77,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
 	xa_init(&dev->mrs);
 	dev->qp_next = get_random_u32() & 0xffffff;
+	swp_policy_init(dev);
 	swp_cm_device_init(dev);
 	make_gid(dev);
 

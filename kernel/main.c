@@ -21,7 +21,12 @@ struct swp_params swp_params = {
 	.handshake_ms = 10000,
 	.reply_ms = 60000,
 	.mpa_rev = 2,
-	.mpa_crc = 1,
+	.mpa_crc = SWP_CRC_PREFER,
+	.mpa_markers = 0,
+	.mpa_fallback = 1,
+	.mpa_p2p = 1,
+	.mpa_rtr = 7,
+	.mpa_rdmac = 0,
 	.max_ird = SWP_MAX_ORD,
 	.tx_poll_us = 50,
 	.zcopy_min = 0,
@@ -48,9 +53,19 @@ MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer t
 module_param_named(reply_ms, swp_params.reply_ms, uint, 0644);
 MODULE_PARM_DESC(reply_ms, "milliseconds for a peer to accept or reject a connection (60000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
-MODULE_PARM_DESC(mpa_rev, "highest MPA revision to connect with and to accept: 1 or 2 (2)");
+MODULE_PARM_DESC(mpa_rev, "mpa/revision of devices made from now on: 1 or 2 (2)");
 module_param_named(mpa_crc, swp_params.mpa_crc, uint, 0644);
-MODULE_PARM_DESC(mpa_crc, "CRC32c: 0 only if the peer asks, 1 ask, 2 also refuse peers without (1)");
+MODULE_PARM_DESC(mpa_crc, "mpa/crc of devices made from now on: 0 off, 1 prefer, 2 require (1)");
+module_param_named(mpa_markers, swp_params.mpa_markers, uint, 0644);
+MODULE_PARM_DESC(mpa_markers, "mpa/markers of devices made from now on: 0 off, 1 on (0)");
+module_param_named(mpa_fallback, swp_params.mpa_fallback, uint, 0644);
+MODULE_PARM_DESC(mpa_fallback, "mpa/fallback of devices made from now on: 0 off, 1 on (1)");
+module_param_named(mpa_p2p, swp_params.mpa_p2p, uint, 0644);
+MODULE_PARM_DESC(mpa_p2p, "mpa/p2p of devices made from now on: 0 off, 1 on (1)");
+module_param_named(mpa_rtr, swp_params.mpa_rtr, uint, 0644);
+MODULE_PARM_DESC(mpa_rtr, "mpa/rtr of devices made from now on: sum of 1 send, 2 write, 4 read (7)");
+module_param_named(mpa_rdmac, swp_params.mpa_rdmac, uint, 0644);
+MODULE_PARM_DESC(mpa_rdmac, "mpa/rdmac of devices made from now on: 0 off, 1 on (0)");
 module_param_named(max_ird, swp_params.max_ird, uint, 0644);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
 module_param_named(tx_poll_us, swp_params.tx_poll_us, uint, 0644);

@@ -40,8 +40,14 @@ struct swp_params {
 	uint max_pending;	/* MPA handshakes in progress per listener */
 	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
 	uint reply_ms;		/* time for an MPA Reply, milliseconds */
-	uint mpa_rev;		/* highest MPA revision offered: 1 or 2 */
-	uint mpa_crc;		/* 0 off, 1 prefer (C=1), 2 require */
+	/* struct swp_policy of devices to come */
+	uint mpa_rev;
+	uint mpa_crc;
+	uint mpa_markers;
+	uint mpa_fallback;
+	uint mpa_p2p;
+	uint mpa_rtr;
+	uint mpa_rdmac;
 	uint max_ird;		/* inbound reads per QP */
 	uint tx_poll_us;	/* time a worker watches an empty send queue */
 	uint zcopy_min;		/* bytes of a message from which pages go by reference */
@@ -51,11 +57,29 @@ extern struct swp_params swp_params;
 
 /* Device ------------------------------------------------------------------- */
 
+enum swp_crc_policy {
+	SWP_CRC_OFF,		/* C=0; used only if the peer asks */
+	SWP_CRC_PREFER,		/* C=1, so it is used */
+	SWP_CRC_REQUIRE,	/* and a peer with C=0 is refused */
+};
+
+/* What start-up asks for and takes, see policy.c; each member is a u8 there */
+struct swp_policy {
+	u8 crc;			/* enum swp_crc_policy */
+	u8 markers;		/* bool: M=1, we want them in what we receive */
+	u8 revision;		/* highest MPA revision offered and accepted */
+	u8 fallback;		/* bool: again with 1 when a peer closes on 2 */
+	u8 p2p;			/* bool: A=1, our initiator sends an RTR */
+	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
+	u8 rdmac;		/* bool: RDMAP version 00b is accepted, too */
+};
+
 struct swp_device {
 	struct ib_device base;		/* first: ib_core allocates it */
 	struct net_device *netdev;	/* held from newlink to dealloc */
 	netdevice_tracker netdev_tracker;
 	union ib_gid gid;
+	struct swp_policy policy;	/* swp_policy_read() */
 
 	struct xarray qps;		/* QP number -> struct swp_qp */
 	u32 qp_next;
@@ -176,6 +200,7 @@ enum swp_qp_state {
 struct swp_stream_params {
 	u8 mpa_rev;
 	bool crc;		/* CRC32c generated and checked */
+	bool rdmac;		/* RDMAP version 00b is accepted, too */
 	bool initiator;		/* false: nothing sent before the first FPDU came */
 	/*
 	 * enum swp_mpa_rtr.  Initiator: the kind to send as first FPDU, or 0;
@@ -222,6 +247,10 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 
 /* qp.c: abortive end of the stream, if there is one.  Process context. */
 void swp_qp_abort(struct swp_qp *qp);
+
+/* policy.c: any context */
+void swp_policy_init(struct swp_device *dev);
+void swp_policy_read(const struct swp_device *dev, struct swp_policy *p);
 
 /* cm.c: connection management -------------------------------------------- */
 

@@ -576,6 +576,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.dereg_mr = swp_dereg_mr,
 	.destroy_cq = swp_destroy_cq,
 	.destroy_qp = destroy_qp,
+	.device_group = &swp_policy_group,
 	.disassociate_ucontext = disassociate_ucontext,
 	.fill_res_cq_entry = swp_fill_res_cq,
 	.fill_res_qp_entry = swp_fill_res_qp,

@@ -10,6 +10,9 @@
 /* verbs.c */
 extern const struct ib_device_ops swp_dev_ops;
 
+/* policy.c */
+extern const struct attribute_group swp_policy_group;
+
 /* mem.c */
 int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);
 void swp_mmap_free(struct rdma_user_mmap_entry *e);

@@ -161,13 +161,14 @@ void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
 		     struct swp_mpa_frame *req)
 {
 	memset(req, 0, sizeof(*req));
-	req->rev = rev;
+	req->rev = SWP_MPA_REV_MIN;
 	req->crc = l->crc;
-	if (rev < 2)
+	if (rev < 2 || !(l->p2p || l->ird || l->ord))
 		return;
+	req->rev = rev;
 	req->enhanced = true;
-	req->p2p = true;
-	req->rtr = l->rtr;
+	req->p2p = l->p2p;
+	req->rtr = l->p2p ? l->rtr : 0;
 	req->ird = min16(l->ird, l->max_ird);
 	req->ord = l->ord;
 }
@@ -288,9 +289,10 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 		res->ird = max16(ird, rep->ord);
 	}
 
-	if (!req->p2p)
+	/* A=1 asks for an RTR, also in a Reply that should have had A=0 */
+	if (!req->p2p && !rep->p2p)
 		return SWP_MPA_AGREED;
-	common = req->rtr & rep->rtr;
+	common = l->rtr & rep->rtr;
 	if (common & SWP_RTR_WRITE) {
 		res->rtr = SWP_RTR_WRITE;
 	} else if (common & SWP_RTR_READ) {

@@ -61,6 +61,7 @@ struct swp_mpa_local {
 	__u16 ord;		/* outbound reads the ULP asks for */
 	__u16 max_ird;		/* what could be granted, < SWP_MPA_DEPTH_NONE */
 	__u8 rtr;		/* kinds this end can send or take, not 0 */
+	bool p2p;		/* initiator: peer-to-peer wanted */
 	bool crc;
 };
 
@@ -114,8 +115,10 @@ int swp_mpa_encode(enum swp_mpa_kind kind, const struct swp_mpa_frame *f,
 		   __u8 *buf);
 
 /*
- * swp_mpa_request - fill in a Request of revision @rev; private data are left
- * to the caller.  Revision 2 is enhanced and peer-to-peer.
+ * swp_mpa_request - fill in a Request of revision @rev at most; private data
+ * are left to the caller.  When nothing is wanted that needs the enhanced
+ * format, neither peer-to-peer nor reads in any direction, it is one of
+ * revision 1 (RFC 6581 section 10).
  */
 void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
 		     struct swp_mpa_frame *req);

@@ -544,7 +544,8 @@ static void request(struct kunit *test)
 	static const u8 rev2[25] = REQ_KEY "\x50\x02\x00\x04\x80\x10\xc0\x08";
 	static const u8 rev1[21] = REQ_KEY "\x40\x01\x00\x00";
 	const struct swp_mpa_local l = {
-		.ird = 99, .ord = 8, .max_ird = 16, .rtr = CD, .crc = true
+		.ird = 99, .ord = 8, .max_ird = 16, .rtr = CD, .p2p = true,
+		.crc = true
 	};
 	struct swp_mpa_frame req;
 	u8 buf[SWP_MPA_FRAME_MAX];
@@ -558,10 +559,30 @@ static void request(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, rev1, buf, 20);
 }
 
+/* MPA2-34, MPA2-43: client-server, and nothing that revision 1 has not */
+static void request_client_server(struct kunit *test)
+{
+	static const u8 depths[25] = REQ_KEY "\x10\x02\x00\x04\x00\x00\x00\x08";
+	static const u8 plain[21] = REQ_KEY "\x00\x01\x00\x00";
+	struct swp_mpa_local l = { .ord = 8, .max_ird = 16, .rtr = CD };
+	struct swp_mpa_frame req;
+	u8 buf[SWP_MPA_FRAME_MAX];
+
+	swp_mpa_request(&l, 2, &req);
+	KUNIT_ASSERT_EQ(test, 24, swp_mpa_encode(SWP_MPA_REQUEST, &req, buf));
+	KUNIT_EXPECT_MEMEQ(test, depths, buf, 24);
+
+	l.ord = 0;
+	swp_mpa_request(&l, 2, &req);
+	KUNIT_ASSERT_EQ(test, 20, swp_mpa_encode(SWP_MPA_REQUEST, &req, buf));
+	KUNIT_EXPECT_MEMEQ(test, plain, buf, 20);
+}
+
 struct conclude_case {
 	const char *name;
 	u8 rev;				/* of our Request */
 	bool no_crc;			/* in our Request */
+	bool client_server;		/* our Request has A=0 */
 	u8 offer;			/* RTR kinds we can send; 0: both */
 	struct swp_mpa_frame rep;
 	enum swp_mpa_verdict want;
@@ -706,6 +727,19 @@ static const struct conclude_case conclude_cases[] = {
 			 .ird = 8, .ord = 4 },
 		.want = SWP_MPA_NO_RTR,
 	}, {
+		.name = "MPA2-35 A=0 both ways, B, C and D do not count",
+		.rev = 2, .client_server = true,
+		.rep = { .rev = 2, .enhanced = true, .rtr = CD,
+			 .ird = 8, .ord = 4 },
+		.res = { .crc = true, .ird = 4, .ord = 8 },
+	}, {
+		.name = "MPA2-32 A=1 for A=0 gets its RTR",
+		.rev = 2, .client_server = true,
+		.rep = { .rev = 2, .enhanced = true, .p2p = true,
+			 .rtr = SWP_RTR_READ, .ird = 8, .ord = 4 },
+		.res = { .crc = true, .rtr = SWP_RTR_READ,
+			 .ird = 4, .ord = 8 },
+	}, {
 		.name = "MPA2-27 A not returned",
 		.rev = 2,
 		.rep = { .rev = 2, .enhanced = true, .ird = 8, .ord = 4 },
@@ -725,6 +759,7 @@ static void conclude(struct kunit *test)
 	const struct conclude_case *c = test->param_value;
 	const struct swp_mpa_local l = {
 		.ird = 4, .ord = 8, .max_ird = 16, .crc = !c->no_crc,
+		.p2p = !c->client_server,
 		.rtr = c->offer ? c->offer : CD,
 	};
 	struct swp_mpa_result res;
@@ -754,7 +789,8 @@ static void both_ends(struct kunit *test)
 
 	for (n = 0; n < 6 * 6 * 6 * 6; n++) {
 		const struct swp_mpa_local i = {
-			.ird = n % 6, .ord = n / 6 % 6, .max_ird = 4, .rtr = CD
+			.ird = n % 6, .ord = n / 6 % 6, .max_ird = 4, .rtr = CD,
+			.p2p = true
 		};
 		const struct swp_mpa_local r = {
 			.ird = n / 36 % 6, .ord = n / 216, .max_ird = 4,
@@ -786,6 +822,7 @@ static struct kunit_case mpa_cases[] = {
 	KUNIT_CASE_PARAM(respond, respond_gen_params),
 	KUNIT_CASE(refuse),
 	KUNIT_CASE(request),
+	KUNIT_CASE(request_client_server),
 	KUNIT_CASE_PARAM(conclude, conclude_gen_params),
 	KUNIT_CASE(both_ends),
 	{}

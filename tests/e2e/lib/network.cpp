@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "lib/network.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -126,6 +127,47 @@ std::string parameter_path(const std::string &name) {
 }
 
 } // namespace
+
+namespace {
+
+std::string policy_path(const std::string &device, const std::string &name) {
+    return "/sys/class/infiniband/" + device + "/mpa/" + name;
+}
+
+int write_file(const std::string &path, const std::string &value) {
+    Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (fd.get() < 0)
+        return errno;
+    return write(fd.get(), value.data(), value.size()) < 0 ? errno : 0;
+}
+
+std::string first_line(const std::string &path) {
+    std::ifstream file(path);
+    std::string value;
+    std::getline(file, value);
+    return value;
+}
+
+} // namespace
+
+std::string policy(const std::string &device, const std::string &name) {
+    return first_line(policy_path(device, name));
+}
+
+int set_policy(const std::string &device, const std::string &name, const std::string &value) {
+    return write_file(policy_path(device, name), value);
+}
+
+PolicyOverride::PolicyOverride(const std::string &device, const std::string &name,
+                               const std::string &value)
+    : path_(policy_path(device, name)), before_(first_line(path_)) {
+    if (before_.empty() || write_file(path_, value + "\n") != 0)
+        fail("cannot set " + path_ + " to " + value);
+}
+
+PolicyOverride::~PolicyOverride() {
+    EXPECT_EQ(write_file(path_, before_), 0) << "cannot restore " << path_;
+}
 
 std::string module_parameter(const std::string &name) {
     std::ifstream file(parameter_path(name));

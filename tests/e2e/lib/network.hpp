@@ -60,4 +60,21 @@ class ParameterOverride {
     std::string before_;
 };
 
+/* One attribute of /sys/class/infiniband/DEVICE/mpa/, set as long as it lives. */
+class PolicyOverride {
+  public:
+    PolicyOverride(const std::string &device, const std::string &name, const std::string &value);
+    ~PolicyOverride();
+    PolicyOverride(const PolicyOverride &) = delete;
+    PolicyOverride &operator=(const PolicyOverride &) = delete;
+
+  private:
+    std::string path_;
+    std::string before_;
+};
+
+std::string policy(const std::string &device, const std::string &name);
+/* 0, or the errno of the write. */
+int set_policy(const std::string &device, const std::string &name, const std::string &value);
+
 } // namespace softwarp::e2e

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How a device conducts MPA start-up, for an administrator to see and set:
+ * /sys/class/infiniband/DEVICE/mpa/.  Module parameters are the defaults of
+ * devices made later.  Start-up takes a copy when it begins, so a handshake
+ * never sees half of a change, and established streams do not notice.
+ */
+#include <linux/string.h>
+#include <linux/sysfs.h>
+
+#include "verbs.h"
+#include "proto/mpa.h"
+
+/* Attributes that are a word out of a list: its index, plus first, is kept */
+struct policy_attr {
+	struct device_attribute attr;
+	size_t off;			/* of a u8 in struct swp_policy */
+	u8 first;
+	u8 num;
+	const char * const *words;
+};
+
+static u8 *policy_field(struct device *dev, const struct policy_attr *a)
+{
+	struct swp_device *sdev =
+		rdma_device_to_drv_device(dev, struct swp_device, base);
+
+	return (u8 *)&sdev->policy + a->off;
+}
+
+static ssize_t word_show(struct device *dev, struct device_attribute *attr,
+			 char *buf)
+{
+	const struct policy_attr *a = container_of(attr, struct policy_attr,
+						   attr);
+
+	return sysfs_emit(buf, "%s\n",
+			  a->words[READ_ONCE(*policy_field(dev, a)) -
+				   a->first]);
+}
+
+static struct policy_attr policy_markers;
+
+static ssize_t word_store(struct device *dev, struct device_attribute *attr,
+			  const char *buf, size_t len)
+{
+	const struct policy_attr *a = container_of(attr, struct policy_attr,
+						   attr);
+	int i = __sysfs_match_string(a->words, a->num, buf);
+
+	if (i < 0)
+		return -EINVAL;
+	if (a == &policy_markers && i)
+		return -EOPNOTSUPP;	/* until they can be received */
+	WRITE_ONCE(*policy_field(dev, a), a->first + i);
+	return len;
+}
+
+static const char * const off_on[] = { "off", "on" };
+static const char * const crc_words[] = {
+	[SWP_CRC_OFF]		= "off",
+	[SWP_CRC_PREFER]	= "prefer",
+	[SWP_CRC_REQUIRE]	= "require",
+};
+
+static const char * const revisions[] = { "1", "2" };
+
+#define POLICY_ATTR(name_, words_, first_)				\
+	static struct policy_attr policy_##name_ = {			\
+		.attr = __ATTR(name_, 0644, word_show, word_store),	\
+		.off = offsetof(struct swp_policy, name_),		\
+		.first = (first_),					\
+		.num = ARRAY_SIZE(words_),				\
+		.words = (words_),					\
+	}
+
+POLICY_ATTR(crc, crc_words, 0);
+POLICY_ATTR(markers, off_on, 0);
+POLICY_ATTR(revision, revisions, SWP_MPA_REV_MIN);
+POLICY_ATTR(fallback, off_on, 0);
+POLICY_ATTR(p2p, off_on, 0);
+POLICY_ATTR(rdmac, off_on, 0);
+
+/* RTR kinds: a list of words */
+
+static const struct {
+	const char *word;
+	u8 kind;
+} rtr_kinds[] = {
+	{ "send", SWP_RTR_SEND },
+	{ "write", SWP_RTR_WRITE },
+	{ "read", SWP_RTR_READ },
+};
+
+static ssize_t rtr_show(struct device *dev, struct device_attribute *attr,
+			char *buf)
+{
+	struct swp_device *sdev =
+		rdma_device_to_drv_device(dev, struct swp_device, base);
+	u8 rtr = READ_ONCE(sdev->policy.rtr);
+	int i, n = 0;
+
+	for (i = 0; i < ARRAY_SIZE(rtr_kinds); i++)
+		if (rtr & rtr_kinds[i].kind)
+			n += sysfs_emit_at(buf, n, "%s%s", n ? " " : "",
+					   rtr_kinds[i].word);
+	return n + sysfs_emit_at(buf, n, "\n");
+}
+
+static ssize_t rtr_store(struct device *dev, struct device_attribute *attr,
+			 const char *buf, size_t len)
+{
+	struct swp_device *sdev =
+		rdma_device_to_drv_device(dev, struct swp_device, base);
+	const char *p = buf;
+	size_t n;
+	u8 rtr = 0;
+	int i;
+
+	for (p += strspn(p, " ,\n"); *p; p += n, p += strspn(p, " ,\n")) {
+		n = strcspn(p, " ,\n");
+		for (i = 0; i < ARRAY_SIZE(rtr_kinds); i++)
+			if (n == strlen(rtr_kinds[i].word) &&
+			    !strncmp(p, rtr_kinds[i].word, n))
+				break;
+		if (i == ARRAY_SIZE(rtr_kinds))
+			return -EINVAL;
+		rtr |= rtr_kinds[i].kind;
+	}
+	/* RFC 6581 section 9.2: a responder supports at least one */
+	if (!rtr)
+		return -EINVAL;
+	WRITE_ONCE(sdev->policy.rtr, rtr);
+	return len;
+}
+
+static DEVICE_ATTR_RW(rtr);
+
+static struct attribute *policy_attrs[] = {
+	&policy_crc.attr.attr,
+	&policy_markers.attr.attr,
+	&policy_revision.attr.attr,
+	&policy_fallback.attr.attr,
+	&policy_p2p.attr.attr,
+	&dev_attr_rtr.attr,
+	&policy_rdmac.attr.attr,
+	NULL
+};
+
+const struct attribute_group swp_policy_group = {
+	.name = "mpa",
+	.attrs = policy_attrs,
+};
+
+void swp_policy_init(struct swp_device *dev)
+{
+	const u8 all = SWP_RTR_SEND | SWP_RTR_WRITE | SWP_RTR_READ;
+	const struct swp_params *d = &swp_params;
+	u8 rtr = d->mpa_rtr & all;
+
+	dev->policy = (struct swp_policy) {
+		.crc = min_t(uint, d->mpa_crc, SWP_CRC_REQUIRE),
+		.markers = !!d->mpa_markers,
+		.revision = d->mpa_rev >= SWP_MPA_REV_MAX ? SWP_MPA_REV_MAX :
+							    SWP_MPA_REV_MIN,
+		.fallback = !!d->mpa_fallback,
+		.p2p = !!d->mpa_p2p,
+		.rtr = rtr ? rtr : all,
+		.rdmac = !!d->mpa_rdmac,
+	};
+}
+
+void swp_policy_read(const struct swp_device *dev, struct swp_policy *p)
+{
+	const struct swp_policy *from = &dev->policy;
+
+	*p = (struct swp_policy) {
+		.crc = READ_ONCE(from->crc),
+		.markers = READ_ONCE(from->markers),
+		.revision = READ_ONCE(from->revision),
+		.fallback = READ_ONCE(from->fallback),
+		.p2p = READ_ONCE(from->p2p),
+		.rtr = READ_ONCE(from->rtr),
+		.rdmac = READ_ONCE(from->rdmac),
+	};
+}
