@@ -519,6 +519,19 @@ static bool swp_mpa_malformed(int err)
 	       err == -EMSGSIZE || err == -EPROTO;
 }
 
+/* Private data that iw_cm cannot carry are not cut short, but kept from it. */
+static bool swp_pd_too_long(struct swp_ep *ep, const char *what,
+			    const struct swp_mpa_frame *f)
+{
+	if (f->pd_len <= SWP_EVENT_PD_MAX)
+		return false;
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "%s with %u octets of private data, iw_cm takes %u\n",
+			       what, f->pd_len, SWP_EVENT_PD_MAX);
+	swp_stat_inc(ep->dev, MPA_PD_LONG);
+	return true;
+}
+
 static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 			     const struct swp_mpa_frame *f)
 {
@@ -530,7 +543,8 @@ static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 }
 
 /* RFC 6581 section 8: tells why the stream cannot be used. */
-static void swp_ep_send_terminate(struct swp_ep *ep, u8 code, bool crc)
+static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
+				  const struct swp_mpa_result *res)
 {
 	const struct swp_term term = {
 		.layer = SWP_LAYER_LLP,
@@ -540,7 +554,7 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code, bool crc)
 	u8 buf[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
 	       3 + SWP_MPA_CRC_LEN] = {};
 	u32 ulpdu, len;
-	__le32 sum;
+	__le32 sum = 0;
 
 	swp_untagged_encode(buf + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
 			    SWP_QN_TERMINATE, 1, 0);
@@ -550,8 +564,9 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code, bool crc)
 	buf[0] = ulpdu >> 8;
 	buf[1] = ulpdu;
 	len = swp_fpdu_len(ulpdu);
-	sum = cpu_to_le32(crc ? ~swp_crc32c(~0U, buf, len - SWP_MPA_CRC_LEN) :
-				0);
+	if (res->crc)
+		sum = cpu_to_le32(~swp_crc32c(~0U, buf,
+					      len - SWP_MPA_CRC_LEN));
 	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
 	if (!swp_llp_send(ep->llp, buf, len))
 		swp_stat_inc(ep->dev, TERM_SENT);
@@ -644,6 +659,22 @@ static bool swp_ep_fall_back(struct swp_ep *ep, int err)
 	return !swp_ep_open(ep);
 }
 
+/*
+ * The Reply was good and this end cannot go on.  RFC 6581 section 9.3: an
+ * enhanced peer hears it in a Terminate, the only FPDU of this stream.
+ */
+static void swp_ep_give_up(struct swp_ep *ep, int err, u8 code,
+			   const struct swp_mpa_result *res)
+{
+	enum swp_drop how = SWP_DROP_RST;
+
+	if (ep->hs->mine.enhanced) {
+		swp_ep_send_terminate(ep, code, res);
+		how = SWP_DROP_FIN;
+	}
+	swp_ep_connect_failed(ep, err, NULL, how);
+}
+
 static void swp_ep_start_active(struct swp_ep *ep,
 				const struct swp_mpa_frame *reply,
 				const struct swp_mpa_result *res)
@@ -651,12 +682,8 @@ static void swp_ep_start_active(struct swp_ep *ep,
 	struct swp_stream_params p;
 	int ret;
 
-	if (reply->pd_len > SWP_EVENT_PD_MAX) {
-		ibdev_warn_ratelimited(&ep->dev->base,
-				       "Reply with %u octets of private data, iw_cm takes %u\n",
-				       reply->pd_len, SWP_EVENT_PD_MAX);
-		swp_stat_inc(ep->dev, MPA_BAD);
-		swp_ep_connect_failed(ep, -EMSGSIZE, NULL, SWP_DROP_RST);
+	if (swp_pd_too_long(ep, "Reply", reply)) {
+		swp_ep_give_up(ep, -EMSGSIZE, SWP_MPA_E_LOCAL, res);
 		return;
 	}
 
@@ -665,7 +692,7 @@ static void swp_ep_start_active(struct swp_ep *ep,
 	ret = swp_qp_start(ep->qp, ep->llp, &p, &swp_ep_conn_ops, ep);
 	if (ret) {
 		swp_ep_put(ep);
-		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		swp_ep_give_up(ep, ret, SWP_MPA_E_LOCAL, res);
 		return;
 	}
 	ep->state = SWP_EP_RUNNING;
@@ -713,10 +740,8 @@ static void swp_ep_reply(struct swp_ep *ep)
 		return;
 	case SWP_MPA_REJECTED:
 		swp_stat_inc(ep->dev, MPA_REJECTED);
-		if (f.pd_len > SWP_EVENT_PD_MAX)
-			ibdev_warn_ratelimited(&ep->dev->base,
-					       "%u octets of private data of a rejection left out, iw_cm takes %u\n",
-					       f.pd_len, SWP_EVENT_PD_MAX);
+		/* the rejection itself counts, with or without them */
+		swp_pd_too_long(ep, "rejection", &f);
 		swp_ep_connect_failed(ep, -ECONNREFUSED, &f, SWP_DROP_FIN);
 		return;
 	case SWP_MPA_NO_IRD:
@@ -743,8 +768,7 @@ static void swp_ep_reply(struct swp_ep *ep)
 			       &ep->id->m_remote_addr,
 			       code == SWP_MPA_E_IRD ? "peer's ORD" :
 						       "no common RTR");
-	swp_ep_send_terminate(ep, code, hs->mine.crc || f.crc);
-	swp_ep_connect_failed(ep, -EPROTO, NULL, SWP_DROP_FIN);
+	swp_ep_give_up(ep, -EPROTO, code, &res);
 }
 
 int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
@@ -753,8 +777,6 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	struct swp_ep *ep;
 	int ret;
 
-	if (param->private_data_len > SWP_MPA_PD_MAX - SWP_MPA_ENH_LEN)
-		return -EINVAL;
 	if (id->m_local_addr.ss_family != id->m_remote_addr.ss_family ||
 	    (id->m_local_addr.ss_family != AF_INET &&
 	     id->m_local_addr.ss_family != AF_INET6))
@@ -771,12 +793,15 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	ep->id = id;
 	ep->qpn = param->qpn;
 	swp_local_init(ep->hs, param->ird, param->ord);
+	swp_mpa_request(&ep->hs->local, ep->hs->max_rev, &ep->hs->mine);
+	ret = -EINVAL;
+	if (param->private_data_len > swp_mpa_pd_room(&ep->hs->mine))
+		goto err;
 	ep->hs->pd_len = param->private_data_len;
 	if (param->private_data_len)
 		memcpy(ep->hs->pd, param->private_data,
 		       param->private_data_len);
 
-	ret = -EINVAL;
 	ep->qp = swp_qp_lookup(dev, param->qpn);
 	if (!ep->qp)
 		goto err;
@@ -824,7 +849,7 @@ static void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 	struct swp_handshake *hs = ep->hs;
 	struct swp_mpa_frame rep;
 
-	swp_mpa_refuse(&hs->peer, hs->local.ird, hs->local.ord, &rep);
+	swp_mpa_refuse(&hs->local, &hs->peer, &rep);
 	rep.pd = pd;
 	rep.pd_len = len;
 	/* a peer that is gone already needs no refusal */
@@ -875,6 +900,16 @@ static void swp_ep_offer(struct swp_ep *ep)
 	}
 }
 
+/* Something is there behind the Request: octets, or the end of the stream. */
+static void swp_ep_spoke_early(struct swp_ep *ep)
+{
+	if (swp_llp_peek(ep->llp) > 0) {
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "peer sends before the MPA Reply\n");
+		swp_stat_inc(ep->dev, MPA_BAD);
+	}
+}
+
 static void swp_ep_request(struct swp_ep *ep)
 {
 	struct swp_handshake *hs = ep->hs;
@@ -896,6 +931,17 @@ static void swp_ep_request(struct swp_ep *ep)
 		return;
 	}
 
+	/*
+	 * RFC 5044 section 7.1.2: nothing follows the Request before the Reply.
+	 * What came in one segment with it is found here, later octets by
+	 * swp_ep_reported().
+	 */
+	if (swp_llp_peek(ep->llp) != -EAGAIN) {
+		swp_ep_spoke_early(ep);
+		swp_ep_discard(ep, SWP_DROP_RST);
+		return;
+	}
+
 	swp_local_init(hs, swp_params.max_ird, SWP_MAX_ORD);
 	if (hs->peer.markers || swp_crc_missing(hs, &hs->peer)) {
 		/*
@@ -910,11 +956,7 @@ static void swp_ep_request(struct swp_ep *ep)
 		swp_ep_discard(ep, SWP_DROP_FIN);
 		return;
 	}
-	if (hs->peer.pd_len > SWP_EVENT_PD_MAX) {
-		ibdev_warn_ratelimited(&ep->dev->base,
-				       "Request with %u octets of private data refused, iw_cm takes %u\n",
-				       hs->peer.pd_len, SWP_EVENT_PD_MAX);
-		swp_stat_inc(ep->dev, MPA_BAD);
+	if (swp_pd_too_long(ep, "Request", &hs->peer)) {
 		swp_ep_send_refusal(ep, NULL, 0);
 		swp_ep_discard(ep, SWP_DROP_FIN);
 		return;
@@ -928,18 +970,9 @@ static void swp_ep_request(struct swp_ep *ep)
  */
 static void swp_ep_reported(struct swp_ep *ep)
 {
-	int ret;
-
-	if (!ep->llp)
+	if (!ep->llp || swp_llp_peek(ep->llp) == -EAGAIN)
 		return;
-	ret = swp_llp_peek(ep->llp);
-	if (ret == -EAGAIN)
-		return;
-	if (ret > 0) {
-		ibdev_warn_ratelimited(&ep->dev->base,
-				       "peer sends before the MPA Reply\n");
-		swp_stat_inc(ep->dev, MPA_BAD);
-	}
+	swp_ep_spoke_early(ep);
 	swp_ep_drop_llp(ep, SWP_DROP_RST);
 }
 
@@ -987,9 +1020,14 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (ep->kill || !ep->llp)
 		goto err;
 	ret = -EINVAL;
-	if (param->private_data_len >
-	    SWP_MPA_PD_MAX - (hs->peer.enhanced ? SWP_MPA_ENH_LEN : 0))
+	if (param->private_data_len > swp_mpa_pd_room(&hs->peer))
 		goto err_refuse;
+	/* octets or the end of the stream that nobody has looked at yet */
+	if (swp_llp_peek(ep->llp) != -EAGAIN) {
+		swp_ep_reported(ep);
+		ret = -ECONNRESET;
+		goto err;
+	}
 	qp = swp_qp_lookup(ep->dev, param->qpn);
 	if (!qp)
 		goto err_refuse;

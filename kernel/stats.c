@@ -27,6 +27,7 @@ static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_CONN_PASSIVE]		= { .name = "connect_passive" },
 	[SWP_STAT_CONN_FAILED]		= { .name = "connect_failed" },
 	[SWP_STAT_MPA_BAD]		= { .name = "mpa_bad_frame" },
+	[SWP_STAT_MPA_PD_LONG]		= { .name = "mpa_long_private_data" },
 	[SWP_STAT_MPA_TIMEOUT]		= { .name = "mpa_timeout" },
 	[SWP_STAT_MPA_REJECTED]		= { .name = "mpa_rejected" },
 	[SWP_STAT_PENDING_DROP]		= { .name = "pending_limit_drop" },

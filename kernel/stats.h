@@ -30,6 +30,7 @@ enum swp_stat {
 	SWP_STAT_CONN_PASSIVE,
 	SWP_STAT_CONN_FAILED,
 	SWP_STAT_MPA_BAD,	/* malformed start-up frames */
+	SWP_STAT_MPA_PD_LONG,	/* private data that iw_cm cannot carry */
 	SWP_STAT_MPA_TIMEOUT,
 	SWP_STAT_MPA_REJECTED,
 	SWP_STAT_PENDING_DROP,	/* handshakes beyond max_pending */

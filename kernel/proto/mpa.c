@@ -201,30 +201,11 @@ static void respond_depths(const struct swp_mpa_local *l,
 	}
 }
 
-enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
-				     const struct swp_mpa_frame *req,
-				     struct swp_mpa_frame *rep,
-				     struct swp_mpa_result *res)
+static void respond_enhanced(const struct swp_mpa_local *l,
+			     const struct swp_mpa_frame *req,
+			     struct swp_mpa_frame *rep,
+			     struct swp_mpa_result *res)
 {
-	memset(res, 0, sizeof(*res));
-	if (req->markers) {
-		swp_mpa_refuse(req, l->ird, l->ord, rep);
-		return SWP_MPA_WANTS_MARKERS;
-	}
-
-	memset(rep, 0, sizeof(*rep));
-	rep->rev = req->rev;
-	/* RFC 5044 section 7.1.1: CRC is used when either end wants it */
-	res->crc = l->crc || req->crc;
-	rep->crc = res->crc;
-
-	if (!req->enhanced) {
-		/* the initiator's ORD is unknown, so as many as there can be */
-		res->ird = l->max_ird;
-		res->ord = l->ord;
-		return SWP_MPA_AGREED;
-	}
-
 	rep->enhanced = true;
 	rep->p2p = req->p2p;
 	if (req->p2p) {
@@ -235,23 +216,46 @@ enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
 		res->rtr = rep->rtr;
 	}
 	respond_depths(l, req, rep, res);
+}
+
+enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
+				     const struct swp_mpa_frame *req,
+				     struct swp_mpa_frame *rep,
+				     struct swp_mpa_result *res)
+{
+	memset(res, 0, sizeof(*res));
+	if (req->markers) {
+		swp_mpa_refuse(l, req, rep);
+		return SWP_MPA_WANTS_MARKERS;
+	}
+
+	memset(rep, 0, sizeof(*rep));
+	rep->rev = req->rev;
+	/* RFC 5044 section 7.1.1: CRC is used when either end wants it */
+	res->crc = l->crc || req->crc;
+	rep->crc = res->crc;
+
+	if (req->enhanced) {
+		respond_enhanced(l, req, rep, res);
+		return SWP_MPA_AGREED;
+	}
+	/* the initiator's ORD is unknown, so as many as there can be */
+	res->ird = l->max_ird;
+	res->ord = l->ord;
 	return SWP_MPA_AGREED;
 }
 
-void swp_mpa_refuse(const struct swp_mpa_frame *req, __u16 ird, __u16 ord,
-		    struct swp_mpa_frame *rep)
+void swp_mpa_refuse(const struct swp_mpa_local *l,
+		    const struct swp_mpa_frame *req, struct swp_mpa_frame *rep)
 {
+	struct swp_mpa_result res;
+
 	memset(rep, 0, sizeof(*rep));
 	rep->rev = req->rev;
-	rep->crc = req->crc;
+	rep->crc = l->crc || req->crc;
 	rep->reject = true;
-	if (!req->enhanced)
-		return;
-	rep->enhanced = true;
-	rep->p2p = req->p2p;
-	rep->rtr = req->rtr;
-	rep->ird = ird & ENH_DEPTH;
-	rep->ord = ord & ENH_DEPTH;
+	if (req->enhanced)
+		respond_enhanced(l, req, rep, &res);
 }
 
 enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,

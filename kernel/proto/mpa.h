@@ -90,6 +90,12 @@ enum swp_mpa_term_code {
 	SWP_MPA_E_RTR	= 0x07,
 };
 
+/* Octets of the ULP's private data that a frame of this format has room for */
+static inline __u16 swp_mpa_pd_room(const struct swp_mpa_frame *f)
+{
+	return SWP_MPA_PD_MAX - (f->enhanced ? SWP_MPA_ENH_LEN : 0);
+}
+
 /*
  * swp_mpa_decode - take in a frame piece by piece.
  * @kind: what it has to be
@@ -135,12 +141,16 @@ enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
 
 /*
  * swp_mpa_refuse - fill in a Reply with R=1; private data are the caller's.
- * @ord: what the ULP needs, goes into an enhanced Reply (RFC 6581 s. 9.1)
+ * Depths and RTR kinds of an enhanced one are those of an acceptance, so that
+ * it names no need that the ULP did not state.
  */
-void swp_mpa_refuse(const struct swp_mpa_frame *req, __u16 ird, __u16 ord,
-		    struct swp_mpa_frame *rep);
+void swp_mpa_refuse(const struct swp_mpa_local *l,
+		    const struct swp_mpa_frame *req, struct swp_mpa_frame *rep);
 
-/* swp_mpa_conclude - the initiator's part; @res holds for SWP_MPA_AGREED. */
+/*
+ * swp_mpa_conclude - the initiator's part; @res holds for SWP_MPA_AGREED, and
+ * for the verdicts that ask for a Terminate as far as its FPDU needs it.
+ */
 enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 				      const struct swp_mpa_frame *req,
 				      const struct swp_mpa_frame *rep,

@@ -22,7 +22,7 @@ struct Attribute {
 
 const std::vector<Attribute> kAttributes{
     {"crc", "prefer", {"off", "prefer", "require"}},
-    {"markers", "off", {"off", "on"}},
+    {"markers", "off", {"off"}},
     {"revision", "2", {"1", "2"}},
     {"fallback", "on", {"off", "on"}},
     {"p2p", "on", {"off", "on"}},

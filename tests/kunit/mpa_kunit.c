@@ -404,7 +404,7 @@ static const struct respond_case respond_cases[] = {
 		.req = { .rev = 2, .markers = true, .enhanced = true },
 		.want = SWP_MPA_WANTS_MARKERS,
 		.rep = { .rev = 2, .reject = true, .enhanced = true,
-			 .ird = 3, .ord = 4 },
+			 .ird = 3 },
 	}, {
 		.name = "MPA2-10 MPA2-41 IRD rises to the initiator's ORD",
 		.l = { .ird = 1, .ord = 1, .max_ird = 16, .rtr = CD },
@@ -515,22 +515,26 @@ static void respond(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->rep.rtr, res.rtr);
 }
 
-/* MPA2-14, MPA2-15: a rejection is a Reply that names the ORD needed */
+/* MPA2-15, MPA2-41: a rejection is a Reply with R, enhanced for enhanced */
 static void refuse(struct kunit *test)
 {
-	static const u8 want[25] = REP_KEY "\x70\x02\x00\x04\x00\x03\x00\x09";
+	static const u8 want[25] = REP_KEY "\x70\x02\x00\x04\x80\x05\x40\x02";
+	const struct swp_mpa_local l = {
+		.ird = 3, .ord = 9, .max_ird = 16, .rtr = CD
+	};
 	const struct swp_mpa_frame enhanced = {
-		.rev = 2, .crc = true, .enhanced = true, .ird = 1, .ord = 1
+		.rev = 2, .crc = true, .enhanced = true, .p2p = true,
+		.rtr = SWP_RTR_READ | SWP_RTR_SEND, .ird = 2, .ord = 5
 	};
 	const struct swp_mpa_frame plain = { .rev = 1, .crc = true };
 	struct swp_mpa_frame rep;
 	u8 buf[SWP_MPA_FRAME_MAX];
 
-	swp_mpa_refuse(&enhanced, 3, 9, &rep);
+	swp_mpa_refuse(&l, &enhanced, &rep);
 	KUNIT_ASSERT_EQ(test, 24, swp_mpa_encode(SWP_MPA_REPLY, &rep, buf));
 	KUNIT_EXPECT_MEMEQ(test, want, buf, 24);
 
-	swp_mpa_refuse(&plain, 3, 9, &rep);
+	swp_mpa_refuse(&l, &plain, &rep);
 	KUNIT_ASSERT_EQ(test, 20, swp_mpa_encode(SWP_MPA_REPLY, &rep, buf));
 	KUNIT_EXPECT_EQ(test, 0x60, buf[16]);
 	KUNIT_EXPECT_EQ(test, 1, buf[17]);
