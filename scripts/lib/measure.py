@@ -14,6 +14,9 @@ import time
 
 PEER4, PEER6, OWN4, OWN6 = "10.77.0.2", "fd77::2", "10.77.0.1", "fd77::1"
 IN_PEER = ["ip", "netns", "exec", "peer"]
+# Each end gets a processor of its own: two spinning programs that the scheduler puts on one processor take turns by its
+# tick, and the figure is the tick's.  The same goes for all that is measured here, TCP included.
+CLIENT_CPU, SERVER_CPU = ["taskset", "-c", "0"], ["taskset", "-c", "1"]
 MIB = 1 << 20
 _port = 18000
 
@@ -50,7 +53,7 @@ class Server:
         self.args, self.port, self.peer = args, port, peer
 
     def __enter__(self):
-        command = [*(IN_PEER if self.peer else []), *self.args]
+        command = [*(IN_PEER if self.peer else []), *SERVER_CPU, *self.args]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, start_new_session=True, text=True)
         limit = time.monotonic() + 30
@@ -78,8 +81,8 @@ class Server:
 def client(args, timeout: float) -> str:
     """Output of a client that must succeed."""
     try:
-        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
-                              check=False)
+        done = subprocess.run([*CLIENT_CPU, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=timeout, check=False)
     except subprocess.TimeoutExpired as late:
         raise Broken(f"{' '.join(args)}: nothing after {timeout} s\n{(late.stdout or b'').decode()}") from late
     if done.returncode:
