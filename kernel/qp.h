@@ -332,8 +332,11 @@ int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
 			   u32 len, int access);
 
-/* crc.c: CRC32c, register form: seed ~0, invert at the end */
+/* crc.c: CRC32c, register form: seed ~0, invert at the end.  Any context. */
 u32 swp_crc32c(u32 crc, const void *p, size_t len);
+/* The same while copying; the CRC is that of what stands in @dst afterwards. */
+u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len);
+/* Chooses how; before all others. */
 void swp_crc_init(void);
 
 #endif /* SWP_QP_H */

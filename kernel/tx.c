@@ -77,9 +77,9 @@ static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
 	struct swp_tx *tx = &qp->tx;
 	struct page_frag *f = &tx->frag;
 
-	if (crc && qp->sp.crc)
-		tx->crc = swp_crc32c(tx->crc, src, len);
+	crc = crc && qp->sp.crc;
 	while (len) {
+		void *dst;
 		u32 n;
 
 		/* refill drops its reference on a full page; hold_page() has one */
@@ -89,7 +89,11 @@ static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
 		if (!hold_page(tx, f->page) ||
 		    !add_bvec(tx, f->page, f->offset, n))
 			return false;
-		memcpy(page_address(f->page) + f->offset, src, n);
+		dst = page_address(f->page) + f->offset;
+		if (crc)
+			tx->crc = swp_crc32c_copy(tx->crc, dst, src, n);
+		else
+			memcpy(dst, src, n);
 		f->offset += n;
 		src += n;
 		len -= n;
