@@ -8,9 +8,10 @@
 
 #include "lib/connection.hpp"
 #include "lib/network.hpp"
-#include "lib/raw_mpa.hpp"
+#include "wire/stream.hpp"
 
 using namespace softwarp::e2e;
+using namespace softwarp::wire;
 
 namespace {
 
@@ -37,9 +38,9 @@ struct RawServer {
         client = std::make_unique<Endpoint>(channel, std::move(id), QpOptions{});
         start_connect(*client);
     }
-    RawTcp accept() { return listener.accept(); }
+    Stream accept() { return listener.accept(); }
 
-    RawListener listener;
+    Acceptor listener;
     EventChannel channel;
     std::unique_ptr<Endpoint> client;
 };
@@ -60,7 +61,7 @@ struct RawInitiator {
 
     EventChannel channel;
     Listener listener;
-    RawTcp raw;
+    Stream raw;
     std::unique_ptr<Endpoint> end;
 };
 
@@ -150,7 +151,7 @@ TEST(Policy, Revision1Only) {
 TEST(Policy, CrcRequired) {
     PolicyOverride crc(config().peer_dev, "crc", "require");
     RawInitiator peer(mpa_frame(false, 0, 1));
-    Bytes reply = peer.raw.hear_reply();
+    Bytes reply = peer.raw.hear_mpa();
     EXPECT_EQ(reply[16] & kMpaReject, kMpaReject);
     EXPECT_TRUE(peer.raw.closed_by_peer());
     expect_route_works();
@@ -212,7 +213,7 @@ TEST(Policy, RtrOnTheWire) {
          {Kind{{0xc0, 1, 0, 1}, Untagged{}.bytes()}, Kind{{0x80, 1, 0x80, 1}, Tagged{}.bytes()},
           Kind{{0x80, 1, 0x40, 1}, read}}) {
         RawServer server;
-        RawTcp raw = server.accept();
+        Stream raw = server.accept();
         raw.hear(24);
         server.client->send(1, {});
         raw.say(mpa_frame(true, kMpaCrc | kMpaEnhanced, 2, kind.enhanced));
@@ -237,7 +238,7 @@ TEST(Policy, PlainZeroLengthSend) {
     for (const Bytes &enhanced : {Bytes{0, 1, 0, 1}, Bytes{0x80, 1, 0x80, 1}}) {
         RawInitiator peer(mpa_frame(false, kMpaCrc | kMpaEnhanced, 2, enhanced));
         peer.accept_it();
-        peer.raw.hear_reply();
+        peer.raw.hear_mpa();
         peer.end->recv(1, {});
         peer.raw.say(fpdu(Untagged{}.bytes()));
         expect_success(peer.end->rcq(), 1, IBV_WC_RECV, 0);
