@@ -301,7 +301,8 @@ static enum ib_event_type term_event(const struct swp_qp *qp)
 {
 	const struct swp_term *t = &qp->term;
 
-	if (qp->term_from_peer)
+	/* type 0 is a local catastrophe in both layers */
+	if (qp->term_from_peer || t->etype == SWP_DDP_ET_LOCAL)
 		return IB_EVENT_QP_FATAL;
 	if ((t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) ||
 	    (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_TAGGED))

@@ -145,6 +145,7 @@ struct swp_rx {
 	bool in_msg;
 	u8 opcode;
 	u32 mo;
+	u32 space;		/* octets its buffer takes */
 	u64 wr_id;
 	u16 sge_i;
 	u32 sge_off;

@@ -43,10 +43,10 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype
 	return -EPROTO;
 }
 
-/* Our own memory is not what the consumer said it is: RFC 5040 section 7.1 */
+/* Our own memory is not what the consumer said it is: RFC 5041 section 7.2 */
 static int local_catastrophe(struct swp_qp *qp)
 {
-	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0 };
+	struct swp_term t = { SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0 };
 
 	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 	return -EFAULT;
@@ -145,7 +145,8 @@ static int take_rqe(struct swp_qp *qp)
 	struct swp_rx *rx = &qp->rx;
 	struct swp_rqe rqe;
 	const void *src;
-	u32 prod;
+	u64 space = 0;
+	u32 i, prod;
 	int ret = 0;
 
 	if (!qp->rq.entries)
@@ -175,6 +176,11 @@ static int take_rqe(struct swp_qp *qp)
 		ret = -EINVAL;
 	}
 	memcpy(rx->sge, src + sizeof(rqe), rx->num_sge * sizeof(*rx->sge));
+	barrier();	/* as above */
+	for (i = 0; i < rx->num_sge; i++)
+		space += rx->sge[i].length;
+	/* no message is longer than MO can count */
+	rx->space = min_t(u64, space, U32_MAX);
 	qp->rq_cons++;
 	/* pairs with the poster's acquire load of cons */
 	smp_store_release(&ctrl->cons, qp->rq_cons);
@@ -243,12 +249,16 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	} else if (s->mo != rx->mo) {
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
 			      SWP_DU_MO);
+	} else if (s->opcode != rx->opcode) {
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
 	}
+	/* RFC 5041 section 7.1: before anything is placed */
+	if (s->payload > rx->space - rx->mo)
+		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR, SWP_DU_TOO_LONG);
 
 	ret = place_sges(qp, rx->sge, rx->num_sge, &rx->sge_i, &rx->sge_off,
 			 &f->payload, s->payload);
-	if (ret == -ERANGE)
-		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR, SWP_DU_TOO_LONG);
 	if (ret)
 		return fail_recv(qp, f, IB_WC_LOC_PROT_ERR, 0);
 	rx->mo += s->payload;
@@ -421,6 +431,12 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_term t;
 	u32 msn;
 
+	if (f->seg.msn != qp->rx.msn[SWP_QN_TERMINATE])
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MSN_RANGE);
+	if (f->seg.mo)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_MO);
 	swp_cur_copy(&f->payload, buf, len);
 	swp_qp_stat_inc(qp, TERM_RCVD);
 	if (swp_term_decode(buf, len, &t, &msn, &rreq))
@@ -504,10 +520,10 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 
 	/*
 	 * DDP does not mix segments of other messages into a message (RFC 5041
-	 * section 5): once a Send has begun, only its own segments may follow.
+	 * section 5.3): once a Send has begun, only its own segments may
+	 * follow.  Those of another Send fail by their MSN.
 	 */
-	if (qp->rx.in_msg && f.seg.opcode != qp->rx.opcode &&
-	    f.seg.opcode != SWP_RDMAP_TERMINATE)
+	if (qp->rx.in_msg && (f.seg.tagged || f.seg.qn == SWP_QN_READ_REQ))
 		return reject(qp, &f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
 

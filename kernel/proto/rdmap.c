@@ -47,11 +47,11 @@ static int decode_tagged(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
 
 	if (ulpdu_len < SWP_TAGGED_LEN)
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	seg->hdr_len = SWP_TAGGED_LEN;
 	memcpy(&h, buf, sizeof(h));
 	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
 			      SWP_DT_VERSION);
-	seg->hdr_len = SWP_TAGGED_LEN;
 	seg->stag = be32_to_cpu(h.stag);
 	seg->to = be64_to_cpu(h.to);
 	seg->qn = 0;
@@ -67,11 +67,11 @@ static int decode_untagged(const __u8 *buf, __u32 ulpdu_len,
 
 	if (ulpdu_len < SWP_UNTAGGED_LEN)
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	seg->hdr_len = SWP_UNTAGGED_LEN;
 	memcpy(&h, buf, sizeof(h));
 	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
 			      SWP_DU_VERSION);
-	seg->hdr_len = SWP_UNTAGGED_LEN;
 	seg->stag = be32_to_cpu(h.inv_stag);
 	seg->to = 0;
 	seg->qn = be32_to_cpu(h.qn);
@@ -89,6 +89,7 @@ int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
 	bool tagged_op;
 	int ret;
 
+	seg->hdr_len = 0;
 	if (ulpdu_len < 2)
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
 	seg->tagged = buf[0] & SWP_DDP_TAGGED;

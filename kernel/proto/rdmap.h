@@ -168,7 +168,8 @@ struct swp_rreq {
  * swp_seg_decode - check and decode the headers of one ULPDU.
  * @buf: the first octets of the ULPDU, min(@ulpdu_len, 18) of them readable
  * @ulpdu_len: octets of the whole ULPDU, from the MPA length field
- * @seg: result, valid when 0 is returned
+ * @seg: result, valid when 0 is returned; hdr_len also otherwise, it is 0 when
+ *       the header did not come whole
  * @term: reason when -EPROTO is returned
  *
  * Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
