@@ -136,7 +136,8 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
     common.run(["make", "-C", ROOT, "--no-print-directory", *targets], log=OUT / "build.log",
                what="the conformance tests")
     limit, scale = LIMITS[kernel_name]
-    env = {"SOFTWARP_E2E_SCALE": str(scale), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {})}
+    env = {"SOFTWARP_E2E_SCALE": str(scale), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {}),
+           "SOFTWARP_PRESET": str(modules.preset(kernel))}
     args = [str(BUILD / "conformance/softwarp-conformance")]
     if test_filter:
         args.append(f"--gtest_filter={test_filter}")

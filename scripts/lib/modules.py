@@ -11,7 +11,7 @@ import packages
 from common import BUILD, ROOT, Failure, jobs, locked, run
 
 # What a module build may need of this tree; everything else there is not linked.
-SOURCES = ("Kbuild", "kernel", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
+SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
 SUFFIXES = (".c", ".h", ".S", ".inc")
 
 
@@ -102,6 +102,16 @@ def provoke(kernel: kernels.Kernel) -> Path:
         mirror(farm)
         _make(kernel, farm / "tests/qemu/provoke", "provoke")
         return farm / "tests/qemu/provoke/provoke.ko"
+
+
+def preset(kernel: kernels.Kernel) -> Path:
+    """The module that sets the sequence numbers of a stream for the conformance tests."""
+    base = BUILD / "kernel" / kernel.name
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        farm = base / "src"
+        mirror(farm)
+        _make(kernel, farm / "tests/conformance/preset", "preset")
+        return farm / "tests/conformance/preset/preset.ko"
 
 
 def siw(kernel: kernels.Kernel) -> Path | None:
