@@ -463,6 +463,7 @@ static void swp_local_init(struct swp_handshake *hs, u32 ird, u32 ord)
 	l->rtr = policy->rtr;
 	l->p2p = policy->p2p;
 	l->crc = policy->crc != SWP_CRC_OFF;
+	l->markers = policy->markers;
 }
 
 /* Required is a peer that asks by itself, not one that follows our wish. */
@@ -479,6 +480,8 @@ static void swp_stream_init(struct swp_stream_params *p,
 	*p = (struct swp_stream_params) {
 		.mpa_rev = rev,
 		.crc = res->crc,
+		.tx_markers = res->tx_markers,
+		.rx_markers = res->rx_markers,
 		.rdmac = hs->policy.rdmac,
 		.initiator = initiator,
 		.rtr = res->rtr,
@@ -551,19 +554,21 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
 		.etype = SWP_LLP_ET_MPA,
 		.code = code,
 	};
-	u8 buf[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
+	/* a marker would stand in front, and it is all zeros there */
+	u8 buf[SWP_MARKER_LEN + SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
 	       3 + SWP_MPA_CRC_LEN] = {};
+	u8 *fpdu = buf + (res->tx_markers ? SWP_MARKER_LEN : 0);
 	u32 ulpdu, len;
 	__le32 sum = 0;
 
-	swp_untagged_encode(buf + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
+	swp_untagged_encode(fpdu + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
 			    SWP_QN_TERMINATE, 1, 0);
 	ulpdu = SWP_UNTAGGED_LEN +
-		swp_term_encode(buf + SWP_MPA_LEN + SWP_UNTAGGED_LEN, &term,
+		swp_term_encode(fpdu + SWP_MPA_LEN + SWP_UNTAGGED_LEN, &term,
 				NULL, 0, 0, NULL);
-	buf[0] = ulpdu >> 8;
-	buf[1] = ulpdu;
-	len = swp_fpdu_len(ulpdu);
+	fpdu[0] = ulpdu >> 8;
+	fpdu[1] = ulpdu;
+	len = fpdu - buf + swp_fpdu_len(ulpdu);
 	if (res->crc)
 		sum = cpu_to_le32(~swp_crc32c(~0U, buf,
 					      len - SWP_MPA_CRC_LEN));
@@ -750,13 +755,11 @@ static void swp_ep_reply(struct swp_ep *ep)
 	case SWP_MPA_NO_RTR:
 		code = SWP_MPA_E_RTR;
 		break;
-	case SWP_MPA_WANTS_MARKERS:
 	case SWP_MPA_INVALID:
 	default:
 		ibdev_warn_ratelimited(&ep->dev->base,
 				       "MPA Reply from %pISpc does not fit (%s)\n",
 				       &ep->id->m_remote_addr,
-				       f.markers ? "markers" :
 				       swp_crc_missing(hs, &f) ?
 				       "no CRC" : "not enhanced");
 		swp_stat_inc(ep->dev, MPA_BAD);
@@ -943,15 +946,9 @@ static void swp_ep_request(struct swp_ep *ep)
 	}
 
 	swp_local_init(hs, swp_params.max_ird, SWP_MAX_ORD);
-	if (hs->peer.markers || swp_crc_missing(hs, &hs->peer)) {
-		/*
-		 * Markers are the transmitter's to put in (RFC 5044 section
-		 * 4.3); until it can, the wish is refused.
-		 */
+	if (swp_crc_missing(hs, &hs->peer)) {
 		ibdev_warn_ratelimited(&ep->dev->base,
-				       "Request refused: %s\n",
-				       hs->peer.markers ? "peer wants markers" :
-							  "peer without CRC");
+				       "Request refused: peer without CRC\n");
 		swp_ep_send_refusal(ep, NULL, 0);
 		swp_ep_discard(ep, SWP_DROP_FIN);
 		return;
@@ -1033,8 +1030,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		goto err_refuse;
 
 	swp_local_init(hs, param->ird, param->ord);
-	/* markers were refused before the ULP heard of the Request */
-	WARN_ON_ONCE(swp_mpa_respond(&hs->local, &hs->peer, &rep, &res));
+	swp_mpa_respond(&hs->local, &hs->peer, &rep, &res);
 	rep.pd = param->private_data;
 	rep.pd_len = param->private_data_len;
 

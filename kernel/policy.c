@@ -39,8 +39,6 @@ static ssize_t word_show(struct device *dev, struct device_attribute *attr,
 				   a->first]);
 }
 
-static struct policy_attr policy_markers;
-
 static ssize_t word_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t len)
 {
@@ -50,8 +48,6 @@ static ssize_t word_store(struct device *dev, struct device_attribute *attr,
 
 	if (i < 0)
 		return -EINVAL;
-	if (a == &policy_markers && i)
-		return -EOPNOTSUPP;	/* until they can be received */
 	WRITE_ONCE(*policy_field(dev, a), a->first + i);
 	return len;
 }

@@ -394,7 +394,7 @@ static void llp_state_change(struct swp_llp *llp)
 							lost.code);
 		if (!err && (qp->state == SWP_QP_RTS ||
 			     qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
-			     qp->rx.asm_len))
+			     swp_rx_unfinished(qp)))
 			err = -ECONNRESET;
 		swp_qp_dead(qp, err);
 		return;
@@ -405,7 +405,7 @@ static void llp_state_change(struct swp_llp *llp)
 	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
 	if (qp->state == SWP_QP_RTS || qp->state == SWP_QP_CLOSING) {
 		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
-		    qp->rx.asm_len || (qp->tx.fenced && sq_waiting(qp))) {
+		    swp_rx_unfinished(qp) || (qp->tx.fenced && sq_waiting(qp))) {
 			/* and nobody is left to send a Terminate to */
 			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
 							lost.code);
@@ -803,6 +803,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->tx.owned_left = SWP_TX_BURST;
 	qp->tx.send_msn = 1;
 	qp->tx.rreq_msn = 1;
+	qp->rx.crc = ~0U;
 	qp->rx.msn[SWP_QN_SEND] = 1;
 	qp->rx.msn[SWP_QN_READ_REQ] = 1;
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;

@@ -115,6 +115,10 @@ struct swp_tx {
 	u32 send_msn;
 	u32 rreq_msn;
 
+	/* with markers: positions in the stream, see proto/fpdu.h */
+	u32 stream;		/* of the next octet to be built */
+	u32 head;		/* of ULPDU_Length of the FPDU being built */
+
 	/* batch: what goes to TCP in one call, at most one skb */
 	struct bio_vec bv[SWP_TX_BVECS];
 	struct iov_iter it;
@@ -155,6 +159,13 @@ struct swp_rx {
 	u8 *asm_buf;
 	u32 asm_size;
 	u32 asm_len;
+	/* with markers all FPDUs are, without them; positions as above */
+	u32 stream;		/* of the next octet to come */
+	u32 head;		/* of ULPDU_Length of the FPDU in asm_buf */
+	u32 end;		/* behind the last FPDU that was whole */
+	u32 crc;		/* of what came of it, markers included */
+	u8 marker[SWP_MARKER_LEN];
+	bool marker_bad;	/* one in it disagrees */
 };
 
 enum swp_qp_flag {
@@ -301,6 +312,12 @@ void swp_tx_release(struct swp_qp *qp);
 /* rx.c: socket lock held */
 void swp_rx_run(struct swp_qp *qp);
 void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
+
+/* Has an FPDU begun to come that is not whole? */
+static inline bool swp_rx_unfinished(const struct swp_qp *qp)
+{
+	return qp->rx.asm_len || qp->rx.stream != qp->rx.end;
+}
 
 /* mem.c */
 int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,

@@ -59,6 +59,8 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	if (rdma_nl_put_driver_string(msg, "stream", states[READ_ONCE(qp->state)]) ||
 	    rdma_nl_put_driver_u32(msg, "mpa_rev", qp->sp.mpa_rev) ||
 	    rdma_nl_put_driver_u32(msg, "crc", qp->sp.crc) ||
+	    rdma_nl_put_driver_u32(msg, "tx_markers", qp->sp.tx_markers) ||
+	    rdma_nl_put_driver_u32(msg, "rx_markers", qp->sp.rx_markers) ||
 	    rdma_nl_put_driver_u32(msg, "ird", qp->sp.ird) ||
 	    rdma_nl_put_driver_u32(msg, "ord", qp->sp.ord) ||
 	    rdma_nl_put_driver_u32(msg, "fenced", READ_ONCE(qp->tx.fenced)) ||

@@ -479,23 +479,27 @@ static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
 	       s->last && !s->payload && s->msn == 1 && !s->mo;
 }
 
-static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
+/* MPA itself is at its end: nothing behind this is passed up. */
+static int mpa_error(struct swp_qp *qp, u8 code)
+{
+	const struct swp_term t = { SWP_LAYER_LLP, SWP_LLP_ET_MPA, code };
+
+	if (code == SWP_MPA_CRC)
+		swp_qp_stat_inc(qp, RX_CRC_ERR);
+	else
+		swp_qp_stat_inc(qp, RX_MARKER_ERR);
+	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	return -EPROTO;
+}
+
+/* What MPA has found good; the cursor is at the ULPDU_Length field. */
+static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
 	struct rx_fpdu f = { .ulpdu = ulpdu };
 	struct swp_term t;
 	struct swp_cur hc;
 	bool first;
 
-	swp_qp_stat_inc(qp, RX_FPDU);
-	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
-	if (qp->sp.crc &&
-	    !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu))) {
-		t = (struct swp_term){ SWP_LAYER_LLP, SWP_LLP_ET_MPA,
-				       SWP_MPA_CRC };
-		swp_qp_stat_inc(qp, RX_CRC_ERR);
-		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
-		return -EPROTO;
-	}
 	first = qp->tx.fenced;
 	/* RFC 5044 section 7.1.2: MPA has found a good FPDU of the initiator */
 	if (unlikely(first))
@@ -541,6 +545,15 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	}
 }
 
+static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
+{
+	swp_qp_stat_inc(qp, RX_FPDU);
+	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
+	if (qp->sp.crc && !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu)))
+		return mpa_error(qp, SWP_MPA_CRC);
+	return rx_ulpdu(qp, c, ulpdu);
+}
+
 /* The stream ---------------------------------------------------------------*/
 
 static bool grow_asm(struct swp_rx *rx, u32 need)
@@ -580,8 +593,9 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 			want = swp_fpdu_len(ulpdu);
 		}
 		n = min(want - rx->asm_len, avail - taken);
+		/* what was taken before is taken */
 		if (!grow_asm(rx, want))
-			return -ENOMEM;
+			return taken ? (int)taken : -ENOMEM;
 		swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
 		rx->asm_len += n;
 		taken += n;
@@ -596,6 +610,16 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 		return ret < 0 ? ret : taken;
 	}
 	return taken;
+}
+
+/* What was not taken stays with TCP; a retry is due. */
+static void starve(read_descriptor_t *desc)
+{
+	struct swp_qp *qp = desc->arg.data;
+
+	desc->count = 0;
+	qp->rx.starved = true;
+	swp_qp_kick(qp);
 }
 
 /* tcp_read_sock() actor: @len octets of @skb from @off on are new. */
@@ -632,10 +656,120 @@ static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
 split:
 		ret = assemble(qp, &c, left);
 		if (ret == -ENOMEM) {
-			/* what was not taken stays with TCP; a retry is due */
-			desc->count = 0;
-			rx->starved = true;
-			swp_qp_kick(qp);
+			starve(desc);
+			return pos;
+		}
+		if (ret < 0)
+			return len;
+		pos += ret;
+	}
+	return len;
+}
+
+/*
+ * With markers every FPDU is put together without them in the side buffer, with
+ * its CRC computed on the way.  Markers are for receivers that have to find an
+ * FPDU in the midst of a stream; here they are checked and thrown away.
+ */
+
+/*
+ * RFC 5044 section 8: a marker and the lengths so far disagree on where the FPDU
+ * begins.  A CRC that is wrong, too, is the better reason: then the octets are
+ * not what the peer sent.
+ */
+static int got_marker(struct swp_qp *qp)
+{
+	struct swp_rx *rx = &qp->rx;
+	u32 pos = rx->stream - SWP_MARKER_LEN;
+	u16 want = rx->asm_len ? swp_fpduptr(pos, rx->head) : 0;
+
+	if (qp->sp.crc)
+		rx->crc = swp_crc32c(rx->crc, rx->marker, SWP_MARKER_LEN);
+	/* the two low bits count as zero, the first two octets do not count */
+	if (((rx->marker[2] << 8 | rx->marker[3]) & ~3) == want)
+		return 0;
+	rx->marker_bad = true;
+	return qp->sp.crc ? 0 : mpa_error(qp, SWP_MPA_MARKER);
+}
+
+static int got_marked(struct swp_qp *qp, u32 ulpdu)
+{
+	struct swp_rx *rx = &qp->rx;
+	u32 len = swp_fpdu_len(ulpdu);
+	u32 crc = ~rx->crc;
+	struct swp_cur flat;
+
+	swp_qp_stat_inc(qp, RX_FPDU);
+	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
+	rx->asm_len = 0;
+	rx->end = rx->stream;
+	rx->crc = ~0U;
+	if (qp->sp.crc &&
+	    get_unaligned_le32(rx->asm_buf + len - SWP_MPA_CRC_LEN) != crc)
+		return mpa_error(qp, SWP_MPA_CRC);
+	if (rx->marker_bad)
+		return mpa_error(qp, SWP_MPA_MARKER);
+	swp_cur_flat(&flat, rx->asm_buf, len);
+	return rx_ulpdu(qp, flat, ulpdu);
+}
+
+/* Takes some octets, all of the same kind.  Their number, or < 0 on error. */
+static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
+{
+	struct swp_rx *rx = &qp->rx;
+	u32 in_marker = rx->stream % SWP_MARKER_DISTANCE;
+	u32 ulpdu = 0, len = 0, stop, n;
+	int ret = 0;
+
+	if (in_marker < SWP_MARKER_LEN) {
+		n = min(avail, SWP_MARKER_LEN - in_marker);
+		swp_cur_copy(c, rx->marker + in_marker, n);
+		rx->stream += n;
+		if (in_marker + n == SWP_MARKER_LEN)
+			ret = got_marker(qp);
+		return ret < 0 ? ret : (int)n;
+	}
+
+	if (!rx->asm_len)
+		rx->head = rx->stream;
+	if (rx->asm_len < SWP_MPA_LEN) {
+		stop = SWP_MPA_LEN;
+	} else {
+		ulpdu = rx->asm_buf[0] << 8 | rx->asm_buf[1];
+		len = swp_fpdu_len(ulpdu);
+		stop = len - SWP_MPA_CRC_LEN;
+		if (rx->asm_len >= stop)
+			stop = len;
+	}
+	if (!grow_asm(rx, max(stop, len)))
+		return -ENOMEM;
+	n = min3(stop - rx->asm_len, avail, swp_marker_gap(rx->stream));
+	swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
+	if (qp->sp.crc && stop != len)
+		rx->crc = swp_crc32c(rx->crc, rx->asm_buf + rx->asm_len, n);
+	rx->asm_len += n;
+	rx->stream += n;
+	if (rx->asm_len == len)
+		ret = got_marked(qp, ulpdu);
+	return ret < 0 ? ret : (int)n;
+}
+
+static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
+		     unsigned int off, size_t len)
+{
+	struct swp_qp *qp = desc->arg.data;
+	struct swp_rx *rx = &qp->rx;
+	struct swp_cur c;
+	u32 pos = 0;
+	int ret;
+
+	if (rx->swallow)
+		return len;
+	swp_cur_skb(&c, skb, off);
+	while (pos < len && !rx->swallow) {
+		ret = take_marked(qp, &c, len - pos);
+		if (ret == -ENOMEM) {
+			starve(desc);
 			return pos;
 		}
 		if (ret < 0)
@@ -670,6 +804,7 @@ void swp_rx_run(struct swp_qp *qp)
 		return;
 	rx->running = true;
 	rx->starved = false;
-	tcp_read_sock(qp->llp->sock->sk, &desc, rx_skb);
+	tcp_read_sock(qp->llp->sock->sk, &desc,
+		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
 	rx->running = false;
 }

@@ -200,6 +200,8 @@ enum swp_qp_state {
 struct swp_stream_params {
 	u8 mpa_rev;
 	bool crc;		/* CRC32c generated and checked */
+	bool tx_markers;	/* in what we send */
+	bool rx_markers;	/* in what we receive */
 	bool rdmac;		/* RDMAP version 00b is accepted, too */
 	bool initiator;		/* false: nothing sent before the first FPDU came */
 	/*

@@ -16,6 +16,7 @@ static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_RX_BYTES]		= { .name = "rx_bytes" },
 	[SWP_STAT_RX_SPLIT]		= { .name = "rx_split_fpdu" },
 	[SWP_STAT_RX_CRC_ERR]		= { .name = "rx_crc_errors" },
+	[SWP_STAT_RX_MARKER_ERR]	= { .name = "rx_marker_errors" },
 	[SWP_STAT_RX_PROTO_ERR]		= { .name = "rx_protocol_errors" },
 	[SWP_STAT_TERM_SENT]		= { .name = "terminate_sent" },
 	[SWP_STAT_TERM_RCVD]		= { .name = "terminate_received" },

@@ -72,7 +72,7 @@ added:
 }
 
 /* Copies into the engine's own pages and adds that to the batch. */
-static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
+static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 {
 	struct swp_tx *tx = &qp->tx;
 	struct page_frag *f = &tx->frag;
@@ -99,6 +99,48 @@ static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
 		len -= n;
 	}
 	return true;
+}
+
+static bool add_marker(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	u16 ptr = swp_fpduptr(tx->stream, tx->head);
+	const u8 marker[SWP_MARKER_LEN] = { 0, 0, ptr >> 8, ptr };
+
+	tx->stream += SWP_MARKER_LEN;
+	return add_octets(qp, marker, SWP_MARKER_LEN, true);
+}
+
+/* The same with markers wherever they are due before one of the octets. */
+static noinline bool add_marked(struct swp_qp *qp, const void *src, u32 len,
+				bool crc)
+{
+	struct swp_tx *tx = &qp->tx;
+
+	while (len) {
+		u32 n = swp_marker_gap(tx->stream);
+
+		if (!n) {
+			if (!add_marker(qp))
+				return false;
+			continue;
+		}
+		n = min(n, len);
+		if (!add_octets(qp, src, n, crc))
+			return false;
+		tx->stream += n;
+		src += n;
+		len -= n;
+	}
+	return true;
+}
+
+/* Octets of an FPDU */
+static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
+{
+	if (unlikely(qp->sp.tx_markers))
+		return add_marked(qp, src, len, crc);
+	return add_octets(qp, src, len, crc);
 }
 
 static bool add_payload_mr(struct swp_qp *qp, struct swp_mr *mr, u64 addr,
@@ -368,9 +410,10 @@ static bool next_sqe(struct swp_qp *qp)
 	}
 	/*
 	 * Only user pages can be referenced, and an skb holds few: many small
-	 * parts are copied.
+	 * parts are copied, and so is what markers cut into parts.
 	 */
 	tx->by_ref = !tx->inlined && qp->user && swp_params.zcopy_min &&
+		     !qp->sp.tx_markers &&
 		     tx->len >= swp_params.zcopy_min &&
 		     tx->num_sge <= SWP_ZCOPY_SGE;
 	s->by_ref = tx->by_ref;
@@ -547,7 +590,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 }
 
 struct tx_mark {
-	u32 nbv, last_len, bytes, pieces, nhold, sge_off;
+	u32 nbv, last_len, bytes, pieces, nhold, sge_off, stream;
 	u16 sge_i;
 };
 
@@ -560,6 +603,7 @@ static void mark(struct swp_tx *tx, struct tx_mark *m)
 	m->nhold = tx->nhold;
 	m->sge_i = tx->sge_i;
 	m->sge_off = tx->sge_off;
+	m->stream = tx->stream;
 }
 
 /* Takes an FPDU that could not be finished back out of the batch. */
@@ -574,6 +618,7 @@ static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 		put_page(tx->hold[--tx->nhold]);
 	tx->sge_i = m->sge_i;
 	tx->sge_off = m->sge_off;
+	tx->stream = m->stream;
 }
 
 /*
@@ -584,20 +629,26 @@ static int add_fpdu(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	u8 hdr[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX], trail[8] = {};
-	u32 hdr_len, payload, ulpdu, need, pad, fpdu;
+	bool last, markers = qp->sp.tx_markers;
+	u32 hdr_len, payload, left, ulpdu, need, pad, fpdu;
 	struct tx_mark m;
-	bool last;
 	int ret;
 
 	hdr_len = tx->kind == SWP_TX_CTRL ? tx->ctrl_len : tx->hdr_len;
-	if (!swp_cut(tx->mss, tx->pos, hdr_len,
-		     tx->kind == SWP_TX_CTRL ? 0 : tx->len - tx->off,
-		     &payload)) {
+	left = tx->kind == SWP_TX_CTRL ? 0 : tx->len - tx->off;
+	if (unlikely(markers) ?
+	    !swp_cut_marked(tx->mss, tx->pos, tx->stream, hdr_len, left,
+			    &payload) :
+	    !swp_cut(tx->mss, tx->pos, hdr_len, left, &payload)) {
 		tx->eor = true;
 		return 0;
 	}
 	ulpdu = hdr_len + payload;
 	fpdu = swp_fpdu_len(ulpdu);
+	if (unlikely(markers)) {
+		fpdu = swp_marked_len(tx->stream, fpdu);
+		tx->head = swp_fpdu_head(tx->stream);
+	}
 	/* page fragments at worst: payload pages, and our own around them */
 	need = tx->by_ref ? (payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
 			    (fpdu >> PAGE_SHIFT) + 2;
@@ -629,6 +680,15 @@ static int add_fpdu(struct swp_qp *qp)
 	if (ret)
 		goto undo;
 	pad = swp_fpdu_pad(ulpdu);
+	if (unlikely(markers)) {
+		/* one that stands between pad and CRC is covered, too */
+		if (!add_copy(qp, trail, pad, true) ||
+		    (!swp_marker_gap(tx->stream) && !add_marker(qp))) {
+			ret = -ENOMEM;
+			goto undo;
+		}
+		pad = 0;
+	}
 	if (qp->sp.crc) {
 		__le32 c;
 

@@ -37,6 +37,73 @@ static inline __u32 swp_ulpdu_fit(__u32 room)
 }
 
 /*
+ * Markers (RFC 5044 section 4.3).  Positions are octets of one direction of the
+ * stream, counted from the first one behind its start-up frame; that they wrap
+ * moves no marker, since 512 divides 2^32.  FPDUs begin at multiples of 4.
+ */
+#define SWP_MARKER_LEN		4
+#define SWP_MARKER_DISTANCE	512	/* from one marker to the next */
+
+/* Octets from @pos to the next marker; 0 when one stands there */
+static inline __u32 swp_marker_gap(__u32 pos)
+{
+	return -pos & (SWP_MARKER_DISTANCE - 1);
+}
+
+/* Where the ULPDU_Length field of an FPDU stands that begins at @pos */
+static inline __u32 swp_fpdu_head(__u32 pos)
+{
+	return pos + (swp_marker_gap(pos) ? 0 : SWP_MARKER_LEN);
+}
+
+/*
+ * FPDUPTR of the marker at @pos in the FPDU whose ULPDU_Length stands at @head:
+ * the distance between them, 0 for the one before ULPDU_Length.
+ */
+static inline __u16 swp_fpduptr(__u32 pos, __u32 head)
+{
+	return head - pos == SWP_MARKER_LEN ? 0 : (__u16)(pos - head);
+}
+
+/* Octets that @n of an FPDU take that begins at @pos, with its markers */
+static inline __u32 swp_marked_len(__u32 pos, __u32 n)
+{
+	__u32 gap = swp_marker_gap(pos);
+
+	if (n <= gap)
+		return n;
+	return n + SWP_MARKER_LEN *
+		   (1 + (n - gap - 1) / (SWP_MARKER_DISTANCE - SWP_MARKER_LEN));
+}
+
+/* Of @room octets from @pos on, a multiple of 4, those that are no markers */
+static inline __u32 swp_marked_fit(__u32 pos, __u32 room)
+{
+	__u32 gap = swp_marker_gap(pos);
+
+	if (room <= gap)
+		return room;
+	return room - SWP_MARKER_LEN *
+		      (1 + (room - gap - 1) / SWP_MARKER_DISTANCE);
+}
+
+/*
+ * RFC 5044 section 4.5: the largest ULPDU that DDP may be given for an EMSS,
+ * wherever in the FPDU the markers will come to stand.
+ */
+static inline __u32 swp_mulpdu(__u32 emss, bool markers)
+{
+	__u32 less = SWP_MPA_LEN + SWP_MPA_CRC_LEN + emss % 4;
+
+	if (markers)
+		less += SWP_MARKER_LEN *
+			((emss + SWP_MARKER_DISTANCE - 1) / SWP_MARKER_DISTANCE);
+	if (emss <= less)
+		return 0;
+	return emss - less > SWP_ULPDU_MAX - 1 ? SWP_ULPDU_MAX - 1 : emss - less;
+}
+
+/*
  * Filling less than this with the head of a message is not worth an FPDU: the
  * TCP segment is closed short instead.
  */
@@ -77,6 +144,37 @@ static inline bool swp_cut(__u32 mss, __u32 pos, __u32 hdr, __u32 left,
 	 * RFC 5044 section 5: a useless EMSS does not stop the stream, FPDUs
 	 * then just span segments.
 	 */
+	*payload = left < SWP_MIN_FILL ? left : SWP_MIN_FILL;
+	return true;
+}
+
+/*
+ * swp_cut_marked - the same with markers; @stream: position of the FPDU.
+ *
+ * Markers cost one FPDU more than another, so a segment filled with the largest
+ * ULPDU allowed may have a few octets left; it ends short, and the next FPDU
+ * still starts on a cut.
+ */
+static inline bool swp_cut_marked(__u32 mss, __u32 pos, __u32 stream, __u32 hdr,
+				  __u32 left, __u32 *payload)
+{
+	__u32 room = mss - pos;
+	__u32 most = swp_mulpdu(mss, true);
+	__u32 fit = swp_ulpdu_fit(swp_marked_fit(stream, room));
+
+	if (fit > most)
+		fit = most;
+	if (hdr + left <= most &&
+	    swp_marked_len(stream, swp_fpdu_len(hdr + left)) <= room) {
+		*payload = left;
+		return true;
+	}
+	if (fit > hdr && (!pos || fit - hdr >= SWP_MIN_FILL)) {
+		*payload = fit - hdr;
+		return true;
+	}
+	if (pos)
+		return false;
 	*payload = left < SWP_MIN_FILL ? left : SWP_MIN_FILL;
 	return true;
 }

@@ -163,6 +163,7 @@ void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
 	memset(req, 0, sizeof(*req));
 	req->rev = SWP_MPA_REV_MIN;
 	req->crc = l->crc;
+	req->markers = l->markers;
 	if (rev < 2 || !(l->p2p || l->ird || l->ord))
 		return;
 	req->rev = rev;
@@ -218,31 +219,28 @@ static void respond_enhanced(const struct swp_mpa_local *l,
 	respond_depths(l, req, rep, res);
 }
 
-enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
-				     const struct swp_mpa_frame *req,
-				     struct swp_mpa_frame *rep,
-				     struct swp_mpa_result *res)
+void swp_mpa_respond(const struct swp_mpa_local *l,
+		     const struct swp_mpa_frame *req, struct swp_mpa_frame *rep,
+		     struct swp_mpa_result *res)
 {
 	memset(res, 0, sizeof(*res));
-	if (req->markers) {
-		swp_mpa_refuse(l, req, rep);
-		return SWP_MPA_WANTS_MARKERS;
-	}
-
 	memset(rep, 0, sizeof(*rep));
 	rep->rev = req->rev;
 	/* RFC 5044 section 7.1.1: CRC is used when either end wants it */
 	res->crc = l->crc || req->crc;
 	rep->crc = res->crc;
+	/* RFC 5044 section 4.3: each end decides for what it receives */
+	rep->markers = l->markers;
+	res->rx_markers = l->markers;
+	res->tx_markers = req->markers;
 
 	if (req->enhanced) {
 		respond_enhanced(l, req, rep, res);
-		return SWP_MPA_AGREED;
+		return;
 	}
 	/* the initiator's ORD is unknown, so as many as there can be */
 	res->ird = l->max_ird;
 	res->ord = l->ord;
-	return SWP_MPA_AGREED;
 }
 
 void swp_mpa_refuse(const struct swp_mpa_local *l,
@@ -272,10 +270,10 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 		return SWP_MPA_REJECTED;
 	if (rep->enhanced != req->enhanced)
 		return SWP_MPA_INVALID;
-	if (rep->markers)
-		return SWP_MPA_WANTS_MARKERS;
 
 	res->crc = req->crc || rep->crc;
+	res->rx_markers = req->markers;
+	res->tx_markers = rep->markers;
 	if (!req->enhanced) {
 		res->ird = l->max_ird;
 		res->ord = l->ord;

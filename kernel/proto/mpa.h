@@ -63,11 +63,14 @@ struct swp_mpa_local {
 	__u8 rtr;		/* kinds this end can send or take, not 0 */
 	bool p2p;		/* initiator: peer-to-peer wanted */
 	bool crc;
+	bool markers;		/* wanted in what this end receives */
 };
 
 /* What both ends agreed upon. */
 struct swp_mpa_result {
 	bool crc;
+	bool tx_markers;	/* to be put into what this end sends */
+	bool rx_markers;	/* to be expected in what it receives */
 	__u8 rtr;		/* initiator: the one kind to send; responder:
 				 * those that may come; 0: client-server */
 	__u16 ird;		/* reads the peer may have outstanding */
@@ -78,7 +81,6 @@ enum swp_mpa_verdict {
 	SWP_MPA_AGREED,
 	SWP_MPA_REJECTED,	/* Reply with R=1 */
 	SWP_MPA_INVALID,	/* Reply does not answer the Request */
-	SWP_MPA_WANTS_MARKERS,	/* the peer insists on what is not supported */
 	SWP_MPA_NO_IRD,		/* Terminate with SWP_MPA_E_IRD */
 	SWP_MPA_NO_RTR,		/* Terminate with SWP_MPA_E_RTR */
 };
@@ -132,12 +134,10 @@ void swp_mpa_request(const struct swp_mpa_local *l, __u8 rev,
 /*
  * swp_mpa_respond - the responder's part, when the ULP accepts.
  * @rep: the Reply without private data
- * Returns SWP_MPA_AGREED or SWP_MPA_WANTS_MARKERS (@rep then is a rejection).
  */
-enum swp_mpa_verdict swp_mpa_respond(const struct swp_mpa_local *l,
-				     const struct swp_mpa_frame *req,
-				     struct swp_mpa_frame *rep,
-				     struct swp_mpa_result *res);
+void swp_mpa_respond(const struct swp_mpa_local *l,
+		     const struct swp_mpa_frame *req, struct swp_mpa_frame *rep,
+		     struct swp_mpa_result *res);
 
 /*
  * swp_mpa_refuse - fill in a Reply with R=1; private data are the caller's.

@@ -23,7 +23,7 @@ struct Attribute {
 
 const std::vector<Attribute> kAttributes{
     {"crc", "prefer", {"off", "prefer", "require"}},
-    {"markers", "off", {"off"}},
+    {"markers", "off", {"off", "on"}},
     {"revision", "2", {"1", "2"}},
     {"fallback", "on", {"off", "on"}},
     {"p2p", "on", {"off", "on"}},
@@ -164,6 +164,44 @@ TEST(Policy, CrcOffOnBothEnds) {
     expect_works(pair);
     EXPECT_NE(must_shell("rdma resource show qp link " + config().dev + "/1 -dd").find("drv_crc 0"),
               std::string::npos);
+}
+
+/* Markers in each direction by itself, and in both. */
+TEST(Policy, Markers) {
+    for (const char *at_client : {"off", "on"}) {
+        for (const char *at_server : {"off", "on"}) {
+            SCOPED_TRACE(fmt::format("client {}, server {}", at_client, at_server));
+            PolicyOverride client(config().dev, "markers", at_client);
+            PolicyOverride server(config().peer_dev, "markers", at_server);
+            Pair pair;
+            std::string text = must_shell("rdma resource show qp link " + config().dev + "/1 -dd");
+            bool tx = std::string(at_server) == "on", rx = std::string(at_client) == "on";
+            EXPECT_NE(text.find(fmt::format("drv_tx_markers {:d}", tx)), std::string::npos) << text;
+            EXPECT_NE(text.find(fmt::format("drv_rx_markers {:d}", rx)), std::string::npos) << text;
+            expect_works(pair);
+
+            constexpr size_t kLength = 300'001;
+            Region from(pair.c().pd(), kLength), to(pair.s().pd(), kLength);
+            Region back(pair.c().pd(), kLength);
+            fill(from.at(0), kLength, 31);
+            pair.c().write(1, {from.all()}, to.addr(), to.rkey());
+            pair.c().read(2, {back.all()}, to.addr(), to.rkey());
+            expect_success(pair.c().scq(), 1, IBV_WC_RDMA_WRITE);
+            expect_success(pair.c().scq(), 2, IBV_WC_RDMA_READ, kLength);
+            expect_pattern(to.at(0), kLength, 31);
+            expect_pattern(back.at(0), kLength, 31);
+            /* Every length near the places where a marker can stand. */
+            for (size_t length = 450; length < 560; length++) {
+                pair.s().recv(length, {to.all()});
+                pair.c().send(length, {from.sge(length, length)});
+                expect_success(pair.s().rcq(), length, IBV_WC_RECV, static_cast<int64_t>(length));
+                expect_success(pair.c().scq(), length, IBV_WC_SEND);
+                expect_pattern(to.at(0), length, 31, length);
+            }
+            pair.c().disconnect();
+            pair.s().expect(RDMA_CM_EVENT_DISCONNECTED);
+        }
+    }
 }
 
 /* Each kind of RTR between two of our ends: the server speaks first. */

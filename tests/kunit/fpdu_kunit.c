@@ -25,7 +25,7 @@ static void pads(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, SWP_FPDU_MAX, (int)swp_fpdu_len(SWP_ULPDU_MAX));
 }
 
-/* MPA-18 without markers: EMSS - (6 + EMSS mod 4) */
+/* What fits an EMSS without markers: EMSS - (6 + EMSS mod 4) */
 static void largest_ulpdu(struct kunit *test)
 {
 	static const struct { u32 emss, mulpdu; } c[] = {
@@ -87,7 +87,7 @@ static void cuts(struct kunit *test)
 	}
 }
 
-/* An absurdly small EMSS still makes progress. */
+/* MPA-19: an absurdly small EMSS still makes progress. */
 static void tiny_mss(struct kunit *test)
 {
 	u32 payload;
@@ -97,6 +97,156 @@ static void tiny_mss(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, SWP_MIN_FILL, (int)payload);
 	KUNIT_EXPECT_TRUE(test, swp_cut(16, 0, SWP_UNTAGGED_LEN, 5, &payload));
 	KUNIT_EXPECT_EQ(test, 5U, payload);
+	KUNIT_EXPECT_TRUE(test, swp_cut_marked(16, 0, 8, SWP_UNTAGGED_LEN, 1000,
+					       &payload));
+	KUNIT_EXPECT_EQ(test, SWP_MIN_FILL, (int)payload);
+}
+
+/* Markers ------------------------------------------------------------------ */
+
+/* MPA-13, word by word: content is written, at each 512th position a marker */
+static u32 slow_len(u32 pos, u32 n)
+{
+	u32 at = pos;
+
+	for (; n; n -= 4) {
+		if (at % 512 == 0)
+			at += 4;
+		at += 4;
+	}
+	return at - pos;
+}
+
+static void marked_lengths(struct kunit *test)
+{
+	/* of the wire format's own examples: content, position, markers */
+	static const struct { u32 n, pos, markers; } c[] = {
+		{ 24, 0, 1 }, { 24, 488, 0 }, { 24, 500, 1 }, { 508, 0, 1 },
+		{ 512, 0, 2 }, { 512, 4, 1 }, { 1452, 0, 3 },
+		/* a marker right behind the FPDU is the next one's */
+		{ 508, 4, 0 }, { 512, 512, 2 }, { 1016, 0, 2 },
+		/* positions wrap */
+		{ 24, 0xfffffff0, 1 }, { 16, 0xfffffff0, 0 },
+	};
+	u32 pos, n, fit;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(c); i++)
+		KUNIT_EXPECT_EQ_MSG(test, c[i].n + 4 * c[i].markers,
+				    swp_marked_len(c[i].pos, c[i].n),
+				    "%u octets at %u", c[i].n, c[i].pos);
+	for (pos = 0; pos < 1024; pos += 20) {
+		for (n = 8; n < 1100; n += 4)
+			if (swp_marked_len(pos, n) != slow_len(pos, n))
+				KUNIT_FAIL(test, "%u octets at %u: %u", n, pos,
+					   swp_marked_len(pos, n));
+		/* the largest content that fits, and no more than that */
+		for (n = 8; n < 1100; n += 4) {
+			fit = swp_marked_fit(pos, n);
+			if (slow_len(pos, fit) > n ||
+			    slow_len(pos, fit + 4) <= n)
+				KUNIT_FAIL(test, "%u octets of room at %u: %u",
+					   n, pos, fit);
+		}
+	}
+}
+
+/* MPA-14, MPA-15 */
+static void marker_pointers(struct kunit *test)
+{
+	/* an FPDU that begins at a marker: that one, then every 512 octets */
+	u32 head = swp_fpdu_head(1024);
+
+	KUNIT_EXPECT_EQ(test, 1028U, head);
+	KUNIT_EXPECT_EQ(test, 0, (int)swp_fpduptr(1024, head));
+	KUNIT_EXPECT_EQ(test, 508, (int)swp_fpduptr(1536, head));
+	KUNIT_EXPECT_EQ(test, 1020, (int)swp_fpduptr(2048, head));
+	/* one that begins behind it: earlier markers count as octets */
+	head = swp_fpdu_head(1036);
+	KUNIT_EXPECT_EQ(test, 1036U, head);
+	KUNIT_EXPECT_EQ(test, 500, (int)swp_fpduptr(1536, head));
+	KUNIT_EXPECT_EQ(test, 1012, (int)swp_fpduptr(2048, head));
+	/* four octets before it */
+	head = swp_fpdu_head(508);
+	KUNIT_EXPECT_EQ(test, 508U, head);
+	KUNIT_EXPECT_EQ(test, 4, (int)swp_fpduptr(512, head));
+	/* across the wrap */
+	head = swp_fpdu_head(0xfffffff0);
+	KUNIT_EXPECT_EQ(test, 16, (int)swp_fpduptr(0, head));
+	KUNIT_EXPECT_EQ(test, 0U, swp_marker_gap(0));
+	KUNIT_EXPECT_EQ(test, 508U, swp_marker_gap(4));
+	KUNIT_EXPECT_EQ(test, 4U, swp_marker_gap(508));
+}
+
+/* MPA-18 */
+static void mulpdu(struct kunit *test)
+{
+	static const struct { u32 emss, plain, marked; } c[] = {
+		{ 1460, 1454, 1442 }, { 8960, 8954, 8882 }, { 1448, 1442, 1430 },
+		{ 1447, 1438, 1426 }, { 536, 530, 522 }, { 512, 506, 502 },
+		{ 10, 2, 0 }, { 6, 0, 0 }, { 0, 0, 0 },
+		{ 70000, 65534, 65534 },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(c); i++) {
+		KUNIT_EXPECT_EQ_MSG(test, c[i].plain,
+				    swp_mulpdu(c[i].emss, false), "EMSS %u",
+				    c[i].emss);
+		KUNIT_EXPECT_EQ_MSG(test, c[i].marked,
+				    swp_mulpdu(c[i].emss, true), "EMSS %u",
+				    c[i].emss);
+	}
+}
+
+/*
+ * MPA-18, MPA-20 with markers: no ULPDU above MULPDU, no FPDU across a cut, and
+ * but for the last of a message none that leaves room for much more.
+ */
+static void marked_cuts(struct kunit *test)
+{
+	static const u32 mss_list[] = { 536, 1208, 1428, 1448, 8948, 65480 };
+	static const u32 lens[] = { 0, 1, 7, 64, 127, 128, 129, 474, 475, 482,
+				    483, 1000, 1410, 1425, 4096, 65536, 100001 };
+	u32 pos = 0, stream = 0;
+	int i, j, k;
+
+	for (k = 0; k < 6; k++) {
+		for (i = 0; i < ARRAY_SIZE(mss_list); i++) {
+			u32 mss = mss_list[i], hdr, left, payload, fpdu;
+
+			hdr = k % 2 ? SWP_UNTAGGED_LEN : SWP_TAGGED_LEN;
+			pos = 0;
+			for (j = 0; j < ARRAY_SIZE(lens); j++) {
+				left = lens[j] + 4 * k;
+				do {
+					if (!swp_cut_marked(mss, pos, stream,
+							    hdr, left,
+							    &payload)) {
+						KUNIT_ASSERT_NE(test, 0U, pos);
+						pos = 0;
+						continue;
+					}
+					KUNIT_ASSERT_LE(test, payload, left);
+					KUNIT_EXPECT_LE(test, hdr + payload,
+							swp_mulpdu(mss, true));
+					fpdu = swp_fpdu_len(hdr + payload);
+					fpdu = slow_len(stream, fpdu);
+					KUNIT_EXPECT_LE(test, pos + fpdu, mss);
+					left -= payload;
+					pos += fpdu;
+					stream += fpdu;
+					if (left)
+						KUNIT_EXPECT_LE(test, mss - pos,
+								8U);
+					pos %= mss;
+					if (!payload)
+						break;
+				} while (left);
+				KUNIT_EXPECT_EQ(test, 0U, left);
+			}
+		}
+	}
 }
 
 static struct kunit_case fpdu_cases[] = {
@@ -104,6 +254,10 @@ static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(largest_ulpdu),
 	KUNIT_CASE(cuts),
 	KUNIT_CASE(tiny_mss),
+	KUNIT_CASE(marked_lengths),
+	KUNIT_CASE(marker_pointers),
+	KUNIT_CASE(mulpdu),
+	KUNIT_CASE(marked_cuts),
 	{}
 };
 
