@@ -720,9 +720,22 @@ undo:
 /* The MSS that TCP will cut with now: mss_cache less what SACK blocks take */
 static u32 current_mss(struct sock *sk)
 {
+	const struct dst_entry *dst = __sk_dst_get(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 mss = tp->mss_cache, sacks;
+	u32 mss, sacks;
 
+	if (dst && unlikely(dst_mtu(dst) != inet_csk(sk)->icsk_pmtu_cookie)) {
+		/*
+		 * TCP looks at the path's MTU when it is called to send, with
+		 * the batch in its hands already; so it is called once before.
+		 */
+		struct msghdr none = {
+			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL
+		};
+
+		tcp_sendmsg_locked(sk, &none, 0);
+	}
+	mss = tp->mss_cache;
 	/*
 	 * FPDUs are multiples of 4 octets.  A segment size that is not would
 	 * move every cut; a smaller one is always legal.

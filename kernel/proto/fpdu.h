@@ -104,6 +104,12 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 }
 
 /*
+ * RFC 5044 section 5: an EMSS that leaves less than this for an ULPDU is
+ * useless, and FPDUs span segments instead.  No header is longer.
+ */
+#define SWP_MULPDU_MIN	128
+
+/*
  * Filling less than this with the head of a message is not worth an FPDU: the
  * TCP segment is closed short instead.
  */
@@ -134,17 +140,13 @@ static inline bool swp_cut(__u32 mss, __u32 pos, __u32 hdr, __u32 left,
 		*payload = left;
 		return true;
 	}
-	if (fit > hdr && (!pos || fit - hdr >= SWP_MIN_FILL)) {
+	if (fit >= SWP_MULPDU_MIN && (!pos || fit - hdr >= SWP_MIN_FILL)) {
 		*payload = fit - hdr;
 		return true;
 	}
 	if (pos)
 		return false;
-	/*
-	 * RFC 5044 section 5: a useless EMSS does not stop the stream, FPDUs
-	 * then just span segments.
-	 */
-	*payload = left < SWP_MIN_FILL ? left : SWP_MIN_FILL;
+	*payload = left < SWP_MULPDU_MIN - hdr ? left : SWP_MULPDU_MIN - hdr;
 	return true;
 }
 
@@ -169,13 +171,13 @@ static inline bool swp_cut_marked(__u32 mss, __u32 pos, __u32 stream, __u32 hdr,
 		*payload = left;
 		return true;
 	}
-	if (fit > hdr && (!pos || fit - hdr >= SWP_MIN_FILL)) {
+	if (fit >= SWP_MULPDU_MIN && (!pos || fit - hdr >= SWP_MIN_FILL)) {
 		*payload = fit - hdr;
 		return true;
 	}
 	if (pos)
 		return false;
-	*payload = left < SWP_MIN_FILL ? left : SWP_MIN_FILL;
+	*payload = left < SWP_MULPDU_MIN - hdr ? left : SWP_MULPDU_MIN - hdr;
 	return true;
 }
 

@@ -94,12 +94,18 @@ static void tiny_mss(struct kunit *test)
 
 	KUNIT_EXPECT_TRUE(test, swp_cut(16, 0, SWP_UNTAGGED_LEN, 1000,
 					&payload));
-	KUNIT_EXPECT_EQ(test, SWP_MIN_FILL, (int)payload);
+	KUNIT_EXPECT_EQ(test, 128 - SWP_UNTAGGED_LEN, (int)payload);
+	KUNIT_EXPECT_TRUE(test, swp_cut(132, 0, SWP_UNTAGGED_LEN, 1000,
+					&payload));
+	KUNIT_EXPECT_EQ(test, 128 - SWP_UNTAGGED_LEN, (int)payload);
+	KUNIT_EXPECT_TRUE(test, swp_cut(136, 0, SWP_UNTAGGED_LEN, 1000,
+					&payload));
+	KUNIT_EXPECT_EQ(test, 130 - SWP_UNTAGGED_LEN, (int)payload);
 	KUNIT_EXPECT_TRUE(test, swp_cut(16, 0, SWP_UNTAGGED_LEN, 5, &payload));
 	KUNIT_EXPECT_EQ(test, 5U, payload);
 	KUNIT_EXPECT_TRUE(test, swp_cut_marked(16, 0, 8, SWP_UNTAGGED_LEN, 1000,
 					       &payload));
-	KUNIT_EXPECT_EQ(test, SWP_MIN_FILL, (int)payload);
+	KUNIT_EXPECT_EQ(test, 128 - SWP_UNTAGGED_LEN, (int)payload);
 }
 
 /* Markers ------------------------------------------------------------------ */
