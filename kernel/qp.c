@@ -764,9 +764,9 @@ static int alloc_read_queues(struct swp_qp *qp, u16 ird, u16 ord)
 {
 	u32 i, sge = max_t(u32, qp->max_send_sge, 1);
 
-	/* one more inbound: a Read RTR takes a place whatever was agreed */
-	qp->irq_size = ird + 1;
-	qp->irq = kvcalloc(qp->irq_size, sizeof(*qp->irq), GFP_KERNEL);
+	/* exactly what was agreed: a Read RTR has its place in it */
+	qp->irq_size = ird;
+	qp->irq = kvcalloc(max_t(u32, ird, 1), sizeof(*qp->irq), GFP_KERNEL);
 	if (!qp->irq)
 		return -ENOMEM;
 	qp->orq_size = ord;

@@ -181,15 +181,15 @@ static void respond_depths(const struct swp_mpa_local *l,
 			   struct swp_mpa_result *res)
 {
 	__u16 ird = min16(l->ird, l->max_ird);
+	/* a Read RTR takes a place even when no reads are wanted */
+	__u16 rtr = rep->rtr & SWP_RTR_READ ? 1 : 0;
 
 	if (req->ord == SWP_MPA_DEPTH_NONE) {
-		res->ird = ird;
+		res->ird = max16(ird, rtr);
 		rep->ird = SWP_MPA_DEPTH_NONE;
 	} else {
 		res->ird = min16(max16(req->ord, ird), l->max_ird);
-		/* a Read RTR takes a place even when ORD is 0 */
-		if (!res->ird && rep->rtr & SWP_RTR_READ)
-			res->ird = 1;
+		res->ird = max16(res->ird, rtr);
 		rep->ird = res->ird;
 	}
 

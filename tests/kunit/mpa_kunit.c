@@ -455,6 +455,14 @@ static const struct respond_case respond_cases[] = {
 			 .rtr = SWP_RTR_READ, .ird = 1 },
 		.ird = 1,
 	}, {
+		.name = "MPA2-13 ORD 0x3FFF with a Read RTR",
+		.l = { .ird = 0, .ord = 0, .max_ird = 16, .rtr = CD },
+		.req = { .rev = 2, .enhanced = true, .p2p = true, .ord = N,
+			 .rtr = SWP_RTR_READ },
+		.rep = { .rev = 2, .enhanced = true, .p2p = true,
+			 .rtr = SWP_RTR_READ, .ird = N },
+		.ird = 1,
+	}, {
 		.name = "ORD 0 with a Write RTR",
 		.l = { .max_ird = 16, .rtr = CD },
 		.req = { .rev = 2, .enhanced = true, .p2p = true,
