@@ -3,8 +3,10 @@
  * DDP: RFC 5041.  What the device says is compared octet by octet with the wire
  * peer's codec; what it must not do to memory is looked for in memory.
  */
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 
 #include <cstdlib>
@@ -92,6 +94,14 @@ void small_window(Link &link) {
     int size = 32 * 1024;
     require(setsockopt(link.peer().fd(), SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) == 0,
             "SO_RCVBUF");
+}
+
+/* Waits until our TCP has all that the peer said, or refuses it. */
+void expect_heard(Link &link) {
+    EXPECT_TRUE(eventually([&] {
+        int left = 0;
+        return ioctl(link.peer().fd(), SIOCOUTQ, &left) != 0 || left == 0;
+    }));
 }
 
 void send_invalidate(Link &link, uint64_t id, ibv_sge sge, uint32_t stag) {
@@ -270,7 +280,7 @@ TEST(DdpSegments, FillTheMulpdu) {
  */
 TEST(DdpSegments, LongMessages) {
     REQ("DDP-11", "DDP-12");
-    constexpr size_t kLength = 2000000;
+    const size_t kLength = full_or_quick<size_t>(2000000, 400000);
     Link link;
     size_t room = mulpdu(link) - kUntaggedHeader;
     Region from(link.pd(), kLength);
@@ -581,8 +591,8 @@ TEST(DdpDelivery, OverlappingBuffers) {
 TEST(DdpDelivery, CompleteAtTheSource) {
     REQ("DDP-18");
     constexpr size_t kLength = 256 * 1024;
-    constexpr size_t kCount = 40;
-    Link link({.qp = {.send_wr = kCount}});
+    const size_t kCount = full_or_quick<size_t>(40, 24);
+    Link link({.qp = {.send_wr = 64}});
     small_window(link);
     Region from(link.pd(), kCount * kLength);
     for (size_t i = 0; i < kCount; i++) {
@@ -1189,6 +1199,7 @@ TEST(DdpError, TheRestIsDropped) {
     link.peer().say(join({fpdu(bad.bytes()), rest}));
     link.expect_terminate(1, 1, 0x01, Headers::ddp(bad.bytes()));
     link.peer().say(rest);
+    expect_heard(link);
     link.expect_disconnected();
     expect_wc(link.rcq(), 1, IBV_WC_WR_FLUSH_ERR);
     expect_quiet(link.rcq());
@@ -1409,13 +1420,12 @@ TEST(DdpStream, AbortiveEnd) {
     expect_wc(link.rcq(), 1, IBV_WC_WR_FLUSH_ERR);
     expect_wc(link.rcq(), 2, IBV_WC_WR_FLUSH_ERR);
     memset(to.at(0), 0xcc, to.length());
-    /* The stream may be on its way out; what still arrives changes nothing. */
-    link.peer().say(
-        join({fpdu(Untagged{.mo = 1000, .payload = Bytes(1000, 0x82)}.bytes()),
-              fpdu(Untagged{.msn = 2, .payload = Bytes(2000, 0x83)}.bytes()),
-              fpdu(Tagged{.stag = to.stag(), .to = to.addr(4000), .payload = Bytes(1000, 0x84)}
-                       .bytes())}));
-    EXPECT_TRUE(link.peer().closed_by_peer());
+    /* Our direction is closed; what still arrives on the other changes nothing. */
+    link.expect_fin();
+    link.say(Tagged{.stag = to.stag(), .to = to.addr(4000), .payload = Bytes(1000, 0x84)});
+    link.say(Untagged{.mo = 1000, .payload = Bytes(1000, 0x82)});
+    link.say(Untagged{.msn = 2, .payload = Bytes(2000, 0x83)});
+    expect_heard(link);
     link.expect_disconnected();
     expect_value(to.at(0), to.length(), 0xcc);
     to.expect_guards();
