@@ -46,6 +46,7 @@
 
 #include "softwarp.h"
 #include "qp.h"
+#include "startup.h"
 #include "proto/fpdu.h"
 #include "proto/mpa.h"
 #include "proto/rdmap.h"
@@ -76,11 +77,13 @@ enum swp_ep_state {
 /* What only start-up needs, freed with it */
 struct swp_handshake {
 	struct swp_policy policy;	/* as it was when it began */
+	struct sockaddr_storage remote;	/* for the log */
 	struct swp_mpa_local local;
 	struct swp_mpa_frame mine;	/* active: the Request sent */
 	struct swp_mpa_frame peer;	/* passive: the Request received */
 	u8 max_rev;
 	bool retried;			/* active: with revision 1 */
+	u32 ird, ord;			/* startup: what the ULP asks for */
 	u16 pd_len;			/* active: the ULP's private data */
 	u8 pd[SWP_MPA_PD_MAX];
 	size_t got;
@@ -103,14 +106,19 @@ struct swp_ep {
 	struct swp_listener *lis;	/* passive, until RUNNING; with reference */
 	struct list_head lis_entry;	/* lis->lock: pending or reported */
 	struct iw_cm_id *id;		/* with reference; passive: from accept on */
-	struct swp_qp *qp;		/* active, until RUNNING; with reference */
+	struct swp_qp *qp;		/* until RUNNING; with reference */
 	u32 qpn;
+	/* instead of iw_cm: whoever called swp_startup() */
+	const struct swp_startup_ops *user;
+	void *ctx;
+	bool asked;			/* request() was called */
 	int kill;			/* errno of who wants it gone, or 0 */
 
 	spinlock_t ev_lock;		/* protects all below */
 	bool told_up;			/* ESTABLISHED or CONNECT_REPLY went out */
 	bool fin;			/* peer_fin() came before that */
 	bool closed;			/* closed() came before that */
+	int error;			/* and what it said */
 };
 
 struct swp_hub {
@@ -322,6 +330,29 @@ static u8 swp_event_depth(const struct swp_mpa_frame *f, u16 value)
 	return min_t(u16, value, SWP_EVENT_DEPTH_MAX);
 }
 
+static void swp_ep_user_peer(const struct swp_mpa_frame *f,
+			     struct swp_startup_peer *peer)
+{
+	*peer = (struct swp_startup_peer) {
+		.private_data = f->pd,
+		.private_data_len = f->pd_len,
+		.enhanced = f->enhanced,
+		.ird = f->ird,
+		.ord = f->ord,
+	};
+}
+
+/* @f: the peer's frame, or NULL.  Under ep->mutex. */
+static void swp_ep_user_done(struct swp_ep *ep, int status,
+			     const struct swp_mpa_frame *f)
+{
+	struct swp_startup_peer peer;
+
+	if (f)
+		swp_ep_user_peer(f, &peer);
+	ep->user->done(ep->ctx, status, f ? &peer : NULL);
+}
+
 /*
  * The answer to a connect, exactly one.  @f: the peer's Reply, or NULL.
  * Under ep->mutex.
@@ -332,11 +363,19 @@ static void swp_ep_reply_event(struct swp_ep *ep, int status,
 	struct iw_cm_event ev = {
 		.event = IW_CM_EVENT_CONNECT_REPLY,
 		.status = status,
-		.local_addr = ep->id->m_local_addr,
-		.remote_addr = ep->id->m_remote_addr,
 	};
 	int tries;
 
+	if (status)
+		swp_stat_inc(ep->dev, CONN_FAILED);
+	else
+		swp_stat_inc(ep->dev, CONN_ACTIVE);
+	if (ep->user) {
+		swp_ep_user_done(ep, status, f);
+		return;
+	}
+	ev.local_addr = ep->id->m_local_addr;
+	ev.remote_addr = ep->id->m_remote_addr;
 	if (f) {
 		ev.ird = swp_event_depth(f, f->ird);
 		ev.ord = swp_event_depth(f, f->ord);
@@ -345,10 +384,6 @@ static void swp_ep_reply_event(struct swp_ep *ep, int status,
 			ev.private_data_len = f->pd_len;
 		}
 	}
-	if (status)
-		swp_stat_inc(ep->dev, CONN_FAILED);
-	else
-		swp_stat_inc(ep->dev, CONN_ACTIVE);
 	/*
 	 * The caller of rdma_connect() waits for this event, and iw_cm copies
 	 * the private data with an atomic allocation: it has to succeed.
@@ -365,7 +400,8 @@ static void swp_ep_reply_event(struct swp_ep *ep, int status,
 	}
 }
 
-static void swp_ep_event(struct swp_ep *ep, enum iw_cm_event_type type)
+static void swp_ep_event(struct swp_ep *ep, enum iw_cm_event_type type,
+			 int error)
 {
 	/*
 	 * No status: rdma_cm hands it to rdma_disconnect(), whose success does
@@ -374,6 +410,13 @@ static void swp_ep_event(struct swp_ep *ep, enum iw_cm_event_type type)
 	struct iw_cm_event ev = { .event = type };
 
 	lockdep_assert_held(&ep->ev_lock);
+	if (ep->user) {
+		if (type == IW_CM_EVENT_CLOSE)
+			ep->user->closed(ep->ctx, error);
+		else
+			ep->user->disconnect(ep->ctx);
+		return;
+	}
 	/* iw_cm keeps a slot for each of these */
 	WARN_ON_ONCE(ep->id->event_handler(ep->id, &ev));
 }
@@ -391,9 +434,9 @@ static void swp_ep_told_up(struct swp_ep *ep)
 	ep->told_up = true;
 	closed = ep->closed;
 	if (ep->fin)
-		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT);
+		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT, 0);
 	if (closed)
-		swp_ep_event(ep, IW_CM_EVENT_CLOSE);
+		swp_ep_event(ep, IW_CM_EVENT_CLOSE, ep->error);
 	spin_unlock_bh(&ep->ev_lock);
 	if (closed)
 		swp_ep_finish(ep);
@@ -405,7 +448,7 @@ static void swp_ep_peer_fin(void *conn)
 
 	spin_lock_bh(&ep->ev_lock);
 	if (ep->told_up)
-		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT);
+		swp_ep_event(ep, IW_CM_EVENT_DISCONNECT, 0);
 	else
 		ep->fin = true;
 	spin_unlock_bh(&ep->ev_lock);
@@ -419,8 +462,9 @@ static void swp_ep_closed(void *conn, int error)
 	ibdev_dbg(&ep->dev->base, "connection ended: %d\n", error);
 	spin_lock_bh(&ep->ev_lock);
 	told_up = ep->told_up;
+	ep->error = error;
 	if (told_up)
-		swp_ep_event(ep, IW_CM_EVENT_CLOSE);
+		swp_ep_event(ep, IW_CM_EVENT_CLOSE, error);
 	else
 		ep->closed = true;
 	spin_unlock_bh(&ep->ev_lock);
@@ -526,7 +570,7 @@ static bool swp_mpa_malformed(int err)
 static bool swp_pd_too_long(struct swp_ep *ep, const char *what,
 			    const struct swp_mpa_frame *f)
 {
-	if (f->pd_len <= SWP_EVENT_PD_MAX)
+	if (f->pd_len <= SWP_EVENT_PD_MAX || ep->user)
 		return false;
 	ibdev_warn_ratelimited(&ep->dev->base,
 			       "%s with %u octets of private data, iw_cm takes %u\n",
@@ -652,8 +696,9 @@ static bool swp_ep_fall_back(struct swp_ep *ep, int err)
 {
 	struct swp_handshake *hs = ep->hs;
 
+	/* who handed over a socket has no other */
 	if (hs->got || hs->retried || !hs->mine.enhanced ||
-	    !hs->policy.fallback)
+	    !hs->policy.fallback || ep->user)
 		return false;
 	if (err != -ECONNRESET && err != -EPIPE)
 		return false;
@@ -728,7 +773,7 @@ static void swp_ep_reply(struct swp_ep *ep)
 		if (swp_mpa_malformed(ret)) {
 			ibdev_warn_ratelimited(&ep->dev->base,
 					       "invalid MPA Reply from %pISpc (%d)\n",
-					       &ep->id->m_remote_addr, ret);
+					       &hs->remote, ret);
 			swp_stat_inc(ep->dev, MPA_BAD);
 			ret = -EPROTO;
 		}
@@ -759,7 +804,7 @@ static void swp_ep_reply(struct swp_ep *ep)
 	default:
 		ibdev_warn_ratelimited(&ep->dev->base,
 				       "MPA Reply from %pISpc does not fit (%s)\n",
-				       &ep->id->m_remote_addr,
+				       &hs->remote,
 				       swp_crc_missing(hs, &f) ?
 				       "no CRC" : "not enhanced");
 		swp_stat_inc(ep->dev, MPA_BAD);
@@ -768,7 +813,7 @@ static void swp_ep_reply(struct swp_ep *ep)
 	}
 	ibdev_warn_ratelimited(&ep->dev->base,
 			       "MPA negotiation with %pISpc failed: %s\n",
-			       &ep->id->m_remote_addr,
+			       &hs->remote,
 			       code == SWP_MPA_E_IRD ? "peer's ORD" :
 						       "no common RTR");
 	swp_ep_give_up(ep, -EPROTO, code, &res);
@@ -795,6 +840,7 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	id->add_ref(id);
 	ep->id = id;
 	ep->qpn = param->qpn;
+	ep->hs->remote = id->m_remote_addr;
 	swp_local_init(ep->hs, param->ird, param->ord);
 	swp_mpa_request(&ep->hs->local, ep->hs->max_rev, &ep->hs->mine);
 	ret = -EINVAL;
@@ -838,12 +884,14 @@ err:
 
 /* Passive side ------------------------------------------------------------- */
 
-/* Nobody was told of it, or nobody who still cares. */
-static void swp_ep_discard(struct swp_ep *ep, enum swp_drop how)
+/* iw_cm was not told of it, or does not care any more. */
+static void swp_ep_discard(struct swp_ep *ep, int err, enum swp_drop how)
 {
 	swp_ep_drop_llp(ep, how);
 	swp_ep_end_handshake(ep);
 	ep->state = SWP_EP_DEAD;
+	if (ep->user)
+		swp_ep_user_done(ep, err, NULL);
 	swp_ep_finish(ep);
 }
 
@@ -877,7 +925,7 @@ static void swp_ep_offer(struct swp_ep *ep)
 
 	ret = swp_llp_names(ep->llp, &ev.local_addr, &ev.remote_addr, NULL);
 	if (ret) {
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
 		return;
 	}
 
@@ -894,7 +942,7 @@ static void swp_ep_offer(struct swp_ep *ep)
 		ep->state = SWP_EP_OFFERING;
 		swp_ep_kick_later(ep, SWP_OFFER_RETRY_MS);
 	} else if (ret) {
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
 	} else {
 		/* from here on the ULP takes what time it needs */
 		swp_ep_stop_timer(ep);
@@ -903,14 +951,21 @@ static void swp_ep_offer(struct swp_ep *ep)
 	}
 }
 
-/* Something is there behind the Request: octets, or the end of the stream. */
-static void swp_ep_spoke_early(struct swp_ep *ep)
+/*
+ * Something is there behind the Request: octets, or the end of the stream.
+ * Returns the error that this is.
+ */
+static int swp_ep_spoke_early(struct swp_ep *ep)
 {
-	if (swp_llp_peek(ep->llp) > 0) {
-		ibdev_warn_ratelimited(&ep->dev->base,
-				       "peer sends before the MPA Reply\n");
-		swp_stat_inc(ep->dev, MPA_BAD);
-	}
+	const struct swp_handshake *hs = ep->hs;
+	int ret = swp_llp_peek(ep->llp);
+
+	if (ret <= 0 && hs->got <= swp_mpa_frame_len(&hs->peer))
+		return ret ? ret : -ECONNRESET;
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "peer sends before the MPA Reply\n");
+	swp_stat_inc(ep->dev, MPA_BAD);
+	return -EPROTO;
 }
 
 static void swp_ep_request(struct swp_ep *ep)
@@ -927,10 +982,11 @@ static void swp_ep_request(struct swp_ep *ep)
 					       "invalid MPA Request (%d)\n",
 					       ret);
 			swp_stat_inc(ep->dev, MPA_BAD);
+			ret = -EPROTO;
 		} else {
 			swp_stat_inc(ep->dev, CONN_FAILED);
 		}
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
 		return;
 	}
 
@@ -939,9 +995,9 @@ static void swp_ep_request(struct swp_ep *ep)
 	 * What came in one segment with it is found here, later octets by
 	 * swp_ep_reported().
 	 */
-	if (swp_llp_peek(ep->llp) != -EAGAIN) {
-		swp_ep_spoke_early(ep);
-		swp_ep_discard(ep, SWP_DROP_RST);
+	if (hs->got > swp_mpa_frame_len(&hs->peer) ||
+	    swp_llp_peek(ep->llp) != -EAGAIN) {
+		swp_ep_discard(ep, swp_ep_spoke_early(ep), SWP_DROP_RST);
 		return;
 	}
 
@@ -950,12 +1006,18 @@ static void swp_ep_request(struct swp_ep *ep)
 		ibdev_warn_ratelimited(&ep->dev->base,
 				       "Request refused: peer without CRC\n");
 		swp_ep_send_refusal(ep, NULL, 0);
-		swp_ep_discard(ep, SWP_DROP_FIN);
+		swp_ep_discard(ep, -EPROTO, SWP_DROP_FIN);
 		return;
 	}
 	if (swp_pd_too_long(ep, "Request", &hs->peer)) {
 		swp_ep_send_refusal(ep, NULL, 0);
-		swp_ep_discard(ep, SWP_DROP_FIN);
+		swp_ep_discard(ep, -EMSGSIZE, SWP_DROP_FIN);
+		return;
+	}
+	if (ep->user) {
+		/* swp_ep_work() asks */
+		ep->state = SWP_EP_REPORTED;
+		swp_ep_stop_timer(ep);
 		return;
 	}
 	swp_ep_offer(ep);
@@ -967,10 +1029,15 @@ static void swp_ep_request(struct swp_ep *ep)
  */
 static void swp_ep_reported(struct swp_ep *ep)
 {
+	int err;
+
 	if (!ep->llp || swp_llp_peek(ep->llp) == -EAGAIN)
 		return;
-	swp_ep_spoke_early(ep);
-	swp_ep_drop_llp(ep, SWP_DROP_RST);
+	err = swp_ep_spoke_early(ep);
+	if (ep->user)
+		swp_ep_discard(ep, err, SWP_DROP_RST);
+	else
+		swp_ep_drop_llp(ep, SWP_DROP_RST);
 }
 
 /* The endpoint of a reported id, locked, with a reference; or NULL. */
@@ -997,11 +1064,50 @@ static void swp_ep_release(struct swp_ep *ep)
 	swp_ep_put(ep);
 }
 
-int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+/*
+ * Gives the stream to the QP and sends the Reply.  On failure the endpoint is as
+ * before.  Under ep->mutex.
+ */
+static int swp_ep_accept(struct swp_ep *ep, struct swp_qp *qp, u32 ird, u32 ord,
+			 const void *pd, u16 pd_len)
 {
+	struct swp_handshake *hs = ep->hs;
 	struct swp_stream_params p;
 	struct swp_mpa_result res;
 	struct swp_mpa_frame rep;
+	int ret;
+
+	swp_local_init(hs, ird, ord);
+	swp_mpa_respond(&hs->local, &hs->peer, &rep, &res);
+	rep.pd = pd;
+	rep.pd_len = pd_len;
+
+	/*
+	 * The QP first, so that it is there for whatever follows the Reply.
+	 * As responder it sends nothing before the first FPDU came, which an
+	 * initiator sends after it has the Reply.
+	 */
+	swp_stream_init(&p, hs, rep.rev, &res, false);
+	kref_get(&ep->ref);
+	ret = swp_qp_start(qp, ep->llp, &p, &swp_ep_conn_ops, ep);
+	if (ret) {
+		swp_ep_put(ep);
+		return ret;
+	}
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_RUNNING;
+
+	/* from here on a failure is the end of an established connection */
+	if (swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
+		swp_llp_abort(ep->llp);
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+	swp_stat_inc(ep->dev, CONN_PASSIVE);
+	return 0;
+}
+
+int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
 	struct swp_handshake *hs;
 	struct iw_cm_event ev;
 	struct swp_qp *qp;
@@ -1028,37 +1134,14 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	qp = swp_qp_lookup(ep->dev, param->qpn);
 	if (!qp)
 		goto err_refuse;
-
-	swp_local_init(hs, param->ird, param->ord);
-	swp_mpa_respond(&hs->local, &hs->peer, &rep, &res);
-	rep.pd = param->private_data;
-	rep.pd_len = param->private_data_len;
-
-	/*
-	 * The QP first, so that it is there for whatever follows the Reply.
-	 * As responder it sends nothing before the first FPDU came, which an
-	 * initiator sends after it has the Reply.
-	 */
-	swp_stream_init(&p, hs, rep.rev, &res, false);
-	kref_get(&ep->ref);
-	ret = swp_qp_start(qp, ep->llp, &p, &swp_ep_conn_ops, ep);
-	swp_qp_put(qp);
-	if (ret) {
-		swp_ep_put(ep);
-		goto err_refuse;
-	}
-	swp_ep_end_handshake(ep);
-	ep->state = SWP_EP_RUNNING;
 	id->add_ref(id);
 	ep->id = id;
 	ep->qpn = param->qpn;
-
-	/* from here on a failure is the end of an established connection */
-	if (swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
-		swp_llp_abort(ep->llp);
-	swp_llp_put(ep->llp);
-	ep->llp = NULL;
-	swp_stat_inc(ep->dev, CONN_PASSIVE);
+	ret = swp_ep_accept(ep, qp, param->ird, param->ord, param->private_data,
+			    param->private_data_len);
+	swp_qp_put(qp);
+	if (ret)
+		goto err_refuse;
 
 	ev = (struct iw_cm_event) {
 		.event = IW_CM_EVENT_ESTABLISHED,
@@ -1076,7 +1159,7 @@ err_refuse:
 	swp_ep_send_refusal(ep, NULL, 0);
 err:
 	swp_stat_inc(ep->dev, CONN_FAILED);
-	swp_ep_discard(ep, SWP_DROP_FIN);
+	swp_ep_discard(ep, ret, SWP_DROP_FIN);
 	swp_ep_release(ep);
 	return ret;
 }
@@ -1091,7 +1174,7 @@ int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len)
 	/* the peer may have left; that is no concern of who refuses it */
 	if (ep->llp)
 		swp_ep_send_refusal(ep, pdata, len);
-	swp_ep_discard(ep, SWP_DROP_FIN);
+	swp_ep_discard(ep, -ECONNREFUSED, SWP_DROP_FIN);
 	swp_ep_release(ep);
 	return 0;
 }
@@ -1112,9 +1195,13 @@ static void swp_ep_killed(struct swp_ep *ep)
 		break;
 	case SWP_EP_WAIT_REQUEST:
 	case SWP_EP_OFFERING:
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, ep->kill, SWP_DROP_RST);
 		break;
 	case SWP_EP_REPORTED:
+		if (ep->user) {
+			swp_ep_discard(ep, ep->kill, SWP_DROP_RST);
+			break;
+		}
 		swp_ep_drop_llp(ep, SWP_DROP_RST);
 		wake_up_all(&swp_cm_idle);
 		break;
@@ -1134,6 +1221,8 @@ static void swp_ep_work(struct work_struct *work)
 {
 	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
 					 work);
+	struct swp_startup_peer peer;
+	bool ask;
 
 	mutex_lock(&ep->mutex);
 	if (ep->kill) {
@@ -1162,7 +1251,18 @@ static void swp_ep_work(struct work_struct *work)
 		break;
 	}
 out:
+	ask = ep->user && ep->state == SWP_EP_REPORTED && !ep->asked;
+	if (ask) {
+		ep->asked = true;
+		swp_ep_user_peer(&ep->hs->peer, &peer);
+	}
 	mutex_unlock(&ep->mutex);
+	if (ask) {
+		/* may answer, which takes the mutex */
+		ep->user->request(ep->ctx, &peer);
+		/* look at what came behind the Request */
+		swp_ep_kick(ep);
+	}
 	swp_ep_put(ep);
 }
 
@@ -1186,7 +1286,7 @@ static void swp_ep_timeout(struct work_struct *work)
 	case SWP_EP_CONNECTING:
 	case SWP_EP_WAIT_REPLY:
 		ibdev_dbg(&ep->dev->base, "connect to %pISpc timed out\n",
-			  &ep->id->m_remote_addr);
+			  &ep->hs->remote);
 		if (ep->state == SWP_EP_WAIT_REPLY)
 			swp_stat_inc(ep->dev, MPA_TIMEOUT);
 		swp_ep_connect_failed(ep, -ETIMEDOUT, NULL, SWP_DROP_RST);
@@ -1196,15 +1296,15 @@ static void swp_ep_timeout(struct work_struct *work)
 		ibdev_warn_ratelimited(&ep->dev->base,
 				       "no MPA Request within %u ms\n",
 				       swp_params.handshake_ms);
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, -ETIMEDOUT, SWP_DROP_RST);
 		break;
 	case SWP_EP_OFFERING:
 		swp_stat_inc(ep->dev, PENDING_DROP);
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, -ETIMEDOUT, SWP_DROP_RST);
 		break;
 	case SWP_EP_REPORTED:
 		/* the listener is gone and nobody has answered since */
-		if (swp_listener_dead(ep->lis))
+		if (ep->lis && swp_listener_dead(ep->lis))
 			swp_ep_drop_llp(ep, SWP_DROP_RST);
 		break;
 	case SWP_EP_RUNNING:
@@ -1343,7 +1443,7 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	ep->llp = llp;
 	if (!swp_listener_admit(lis, ep)) {
 		swp_stat_inc(lis->dev, PENDING_DROP);
-		swp_ep_discard(ep, SWP_DROP_RST);
+		swp_ep_discard(ep, -ENOBUFS, SWP_DROP_RST);
 	} else {
 		swp_ep_start_timer(ep, swp_params.handshake_ms);
 		swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
@@ -1601,6 +1701,172 @@ int swp_cm_destroy_listen(struct iw_cm_id *id)
 	swp_listener_put(lis);
 	return 0;
 }
+
+/* Start-up on a socket that a consumer hands over --------------------------- */
+
+static struct swp_ep *swp_startup_ep(struct swp_startup *s)
+{
+	return (struct swp_ep *)s;
+}
+
+static int swp_startup_check(const struct swp_startup_param *p)
+{
+	struct sock *sk = p->sock->sk;
+	int ret = 0;
+
+	if (p->qp->device->ops.driver_id != SWP_DRIVER_ID || !p->ops ||
+	    !sk_is_tcp(sk))
+		return -EINVAL;
+	if (p->role == SWP_STARTUP_RESPONDER ?
+	    p->private_data_len || p->octets_len > SWP_MPA_FRAME_MAX :
+	    p->octets_len || p->private_data_len > SWP_MPA_PD_MAX)
+		return -EINVAL;
+	lock_sock(sk);
+	if (sk->sk_state != TCP_ESTABLISHED)
+		ret = -ENOTCONN;
+	else if (sk->sk_user_data || inet_csk_has_ulp(sk))
+		ret = -EINVAL;	/* somebody else listens in */
+	release_sock(sk);
+	return ret;
+}
+
+struct swp_startup *swp_startup(const struct swp_startup_param *p)
+{
+	bool initiator = p->role == SWP_STARTUP_INITIATOR;
+	struct swp_device *dev = to_swp_dev(p->qp->device);
+	struct sockaddr_storage local;
+	struct swp_handshake *hs;
+	struct swp_llp *llp;
+	struct swp_ep *ep;
+	int ret;
+
+	ret = swp_startup_check(p);
+	if (ret) {
+		sock_release(p->sock);
+		return ERR_PTR(ret);
+	}
+	llp = swp_llp_create(p->sock);
+	if (IS_ERR(llp))
+		return ERR_CAST(llp);
+	ep = swp_ep_new(dev, initiator ? SWP_EP_CONNECTING :
+					 SWP_EP_WAIT_REQUEST);
+	if (IS_ERR(ep)) {
+		swp_llp_abort(llp);
+		swp_llp_put(llp);
+		return ERR_CAST(ep);
+	}
+
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);	/* the handle */
+	hs = ep->hs;
+	ep->llp = llp;
+	ep->qp = to_swp_qp(p->qp);
+	swp_qp_get(ep->qp);
+	ep->qpn = ep->qp->qpn;
+	if (p->p2p != SWP_STARTUP_P2P_POLICY)
+		hs->policy.p2p = p->p2p == SWP_STARTUP_P2P_ON;
+	hs->ird = p->ird;
+	hs->ord = p->ord;
+	swp_local_init(hs, p->ird, p->ord);
+	/* nothing but the log needs them */
+	swp_llp_names(llp, &local, &hs->remote, NULL);
+	if (initiator) {
+		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
+		ret = -EINVAL;
+		if (p->private_data_len > swp_mpa_pd_room(&hs->mine))
+			goto err;
+		hs->pd_len = p->private_data_len;
+		memcpy(hs->pd, p->private_data, p->private_data_len);
+	} else if (p->octets_len) {
+		hs->got = p->octets_len;
+		memcpy(hs->in, p->octets, p->octets_len);
+	}
+	ep->user = p->ops;
+	ep->ctx = p->ctx;
+	swp_ep_start_timer(ep, swp_params.handshake_ms);
+	/* the first look, for which octets need not come, is taken at once */
+	swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
+	if (ep->kill)
+		swp_ep_kick(ep);
+	mutex_unlock(&ep->mutex);
+	return (struct swp_startup *)ep;
+
+err:
+	swp_ep_discard(ep, ret, SWP_DROP_RST);
+	swp_ep_release(ep);
+	return ERR_PTR(ret);
+}
+EXPORT_SYMBOL_GPL(swp_startup);
+
+/* The endpoint of a Request that waits for its answer, locked; or NULL. */
+static struct swp_ep *swp_startup_asked(struct swp_startup *s)
+{
+	struct swp_ep *ep = swp_startup_ep(s);
+
+	mutex_lock(&ep->mutex);
+	if (ep->state == SWP_EP_REPORTED && ep->asked)
+		return ep;
+	mutex_unlock(&ep->mutex);
+	return NULL;
+}
+
+int swp_startup_accept(struct swp_startup *s, const void *private_data, u16 len)
+{
+	struct swp_ep *ep = swp_startup_asked(s);
+	struct swp_handshake *hs;
+	int ret = 0;
+
+	if (!ep)
+		return -ENOTCONN;
+	hs = ep->hs;
+	if (len > swp_mpa_pd_room(&hs->peer)) {
+		ret = -EINVAL;
+		goto out;
+	}
+	swp_ep_reported(ep);
+	if (ep->state != SWP_EP_REPORTED)
+		goto out;	/* done() has told */
+	ret = swp_ep_accept(ep, ep->qp, hs->ird, hs->ord, private_data, len);
+	if (ret) {
+		swp_ep_send_refusal(ep, NULL, 0);
+		swp_stat_inc(ep->dev, CONN_FAILED);
+		swp_ep_discard(ep, ret, SWP_DROP_FIN);
+		ret = 0;
+		goto out;
+	}
+	swp_ep_user_done(ep, 0, &hs->peer);
+	kfree(ep->hs);
+	ep->hs = NULL;
+	swp_ep_told_up(ep);
+out:
+	mutex_unlock(&ep->mutex);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(swp_startup_accept);
+
+int swp_startup_reject(struct swp_startup *s, const void *private_data, u16 len)
+{
+	struct swp_ep *ep = swp_startup_asked(s);
+	int ret = 0;
+
+	if (!ep)
+		return -ENOTCONN;
+	if (len > swp_mpa_pd_room(&ep->hs->peer)) {
+		ret = -EINVAL;
+	} else {
+		swp_ep_send_refusal(ep, private_data, len);
+		swp_ep_discard(ep, -ECONNREFUSED, SWP_DROP_FIN);
+	}
+	mutex_unlock(&ep->mutex);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(swp_startup_reject);
+
+void swp_startup_put(struct swp_startup *s)
+{
+	swp_ep_put(swp_startup_ep(s));
+}
+EXPORT_SYMBOL_GPL(swp_startup_put);
 
 /* Device and module -------------------------------------------------------- */
 

@@ -61,21 +61,40 @@ static const char * const crc_words[] = {
 
 static const char * const revisions[] = { "1", "2" };
 
-#define POLICY_ATTR(name_, words_, first_)				\
-	static struct policy_attr policy_##name_ = {			\
-		.attr = __ATTR(name_, 0644, word_show, word_store),	\
-		.off = offsetof(struct swp_policy, name_),		\
-		.first = (first_),					\
-		.num = ARRAY_SIZE(words_),				\
-		.words = (words_),					\
-	}
-
-POLICY_ATTR(crc, crc_words, 0);
-POLICY_ATTR(markers, off_on, 0);
-POLICY_ATTR(revision, revisions, SWP_MPA_REV_MIN);
-POLICY_ATTR(fallback, off_on, 0);
-POLICY_ATTR(p2p, off_on, 0);
-POLICY_ATTR(rdmac, off_on, 0);
+static struct policy_attr word_attrs[] = {
+	{
+		.attr = __ATTR(crc, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, crc),
+		.num = ARRAY_SIZE(crc_words),
+		.words = crc_words,
+	}, {
+		.attr = __ATTR(markers, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, markers),
+		.num = ARRAY_SIZE(off_on),
+		.words = off_on,
+	}, {
+		.attr = __ATTR(revision, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, revision),
+		.first = SWP_MPA_REV_MIN,
+		.num = ARRAY_SIZE(revisions),
+		.words = revisions,
+	}, {
+		.attr = __ATTR(fallback, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, fallback),
+		.num = ARRAY_SIZE(off_on),
+		.words = off_on,
+	}, {
+		.attr = __ATTR(p2p, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, p2p),
+		.num = ARRAY_SIZE(off_on),
+		.words = off_on,
+	}, {
+		.attr = __ATTR(rdmac, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, rdmac),
+		.num = ARRAY_SIZE(off_on),
+		.words = off_on,
+	},
+};
 
 /* RTR kinds: a list of words */
 
@@ -133,15 +152,17 @@ static ssize_t rtr_store(struct device *dev, struct device_attribute *attr,
 static DEVICE_ATTR_RW(rtr);
 
 static struct attribute *policy_attrs[] = {
-	&policy_crc.attr.attr,
-	&policy_markers.attr.attr,
-	&policy_revision.attr.attr,
-	&policy_fallback.attr.attr,
-	&policy_p2p.attr.attr,
+	&word_attrs[0].attr.attr,
+	&word_attrs[1].attr.attr,
+	&word_attrs[2].attr.attr,
+	&word_attrs[3].attr.attr,
+	&word_attrs[4].attr.attr,
+	&word_attrs[5].attr.attr,
 	&dev_attr_rtr.attr,
-	&policy_rdmac.attr.attr,
 	NULL
 };
+
+static_assert(ARRAY_SIZE(word_attrs) + 2 == ARRAY_SIZE(policy_attrs));
 
 const struct attribute_group swp_policy_group = {
 	.name = "mpa",

@@ -785,15 +785,15 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		 const struct swp_stream_params *p,
 		 const struct swp_conn_ops *ops, void *conn)
 {
+	bool read_rtr;
 	int ret;
 
 	/* one stream per QP, also when a program connects it twice at once */
 	if (test_and_set_bit(SWP_QPF_STARTED, &qp->flags))
 		return -EINVAL;
 	/* a Read RTR is a read of ours, also where the peer granted none */
-	ret = alloc_read_queues(qp, p->ird,
-				max_t(u16, p->ord, p->initiator &&
-						   p->rtr == SWP_RTR_READ));
+	read_rtr = p->initiator && p->rtr == SWP_RTR_READ;
+	ret = alloc_read_queues(qp, p->ird, max_t(u16, p->ord, read_rtr));
 	if (ret)
 		return ret;
 

@@ -71,8 +71,11 @@ struct swp_mpa_result {
 	bool crc;
 	bool tx_markers;	/* to be put into what this end sends */
 	bool rx_markers;	/* to be expected in what it receives */
-	__u8 rtr;		/* initiator: the one kind to send; responder:
-				 * those that may come; 0: client-server */
+	/*
+	 * Initiator: the one kind to send; responder: those that may come; 0:
+	 * client-server.
+	 */
+	__u8 rtr;
 	__u16 ird;		/* reads the peer may have outstanding */
 	__u16 ord;		/* reads this end may have outstanding */
 };
@@ -91,6 +94,13 @@ enum swp_mpa_term_code {
 	SWP_MPA_E_IRD	= 0x06,
 	SWP_MPA_E_RTR	= 0x07,
 };
+
+/* Octets of a whole frame */
+static inline __u32 swp_mpa_frame_len(const struct swp_mpa_frame *f)
+{
+	return SWP_MPA_HDR_LEN + (f->enhanced ? SWP_MPA_ENH_LEN : 0) +
+	       f->pd_len;
+}
 
 /* Octets of the ULP's private data that a frame of this format has room for */
 static inline __u16 swp_mpa_pd_room(const struct swp_mpa_frame *f)

@@ -137,7 +137,7 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
                what="the conformance tests")
     limit, scale = LIMITS[kernel_name]
     env = {"SOFTWARP_E2E_SCALE": str(scale), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {}),
-           "SOFTWARP_PRESET": str(modules.preset(kernel))}
+           **{name: str(path) for name, path in modules.conformance(kernel).items()}}
     args = [str(BUILD / "conformance/softwarp-conformance")]
     if test_filter:
         args.append(f"--gtest_filter={test_filter}")

@@ -11,7 +11,7 @@ import packages
 from common import BUILD, ROOT, Failure, jobs, locked, run
 
 # What a module build may need of this tree; everything else there is not linked.
-SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
+SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/conformance/startup", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
 SUFFIXES = (".c", ".h", ".S", ".inc")
 
 
@@ -104,14 +104,17 @@ def provoke(kernel: kernels.Kernel) -> Path:
         return farm / "tests/qemu/provoke/provoke.ko"
 
 
-def preset(kernel: kernels.Kernel) -> Path:
-    """The module that sets the sequence numbers of a stream for the conformance tests."""
+def conformance(kernel: kernels.Kernel) -> dict[str, Path]:
+    """The modules that the conformance tests load beside the driver, by the variable that names each to them."""
     base = BUILD / "kernel" / kernel.name
+    found = {}
     with locked(base / "lock", f"modules for {kernel.name}"):
         farm = base / "src"
         mirror(farm)
-        _make(kernel, farm / "tests/conformance/preset", "preset")
-        return farm / "tests/conformance/preset/preset.ko"
+        for name in ("preset", "startup"):
+            _make(kernel, farm / "tests/conformance" / name, name)
+            found[f"SOFTWARP_{name.upper()}"] = farm / "tests/conformance" / name / f"{name}.ko"
+    return found
 
 
 def siw(kernel: kernels.Kernel) -> Path | None:

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * MPA start-up on a TCP connection that is there already, for consumers in the
+ * kernel: immediate start-up, or delayed start-up after streaming data (RFC 5044
+ * section 7.1.2).  Which end initiates is the consumer's choice and has nothing
+ * to do with which end connected; the end that sends the last streaming octet
+ * may become the initiator, its peer the responder.
+ *
+ *     s = swp_startup(&param);            the socket is softwarp's now
+ *         ops->request()                  responder: the Request is there
+ *     swp_startup_accept(s, ...)          or swp_startup_reject()
+ *         ops->done()                     0: the QP is in RTS; else it is over
+ *         ops->disconnect()               the peer has closed its direction
+ *         ops->closed()                   the stream has ended; the last call
+ *     swp_startup_put(s)                  any time, also from the calls above
+ *
+ * disconnect() and closed() come after done(0) only.  A connection is closed by
+ * ib_modify_qp() to SQD or ERR; destroying the QP ends a start-up as well, with
+ * done(-ECONNABORTED).  Policy of the device (its mpa/ directory) applies.
+ */
+#ifndef SWP_STARTUP_H
+#define SWP_STARTUP_H
+
+#include <linux/net.h>
+#include <rdma/ib_verbs.h>
+
+struct swp_startup;
+
+enum swp_startup_role {
+	SWP_STARTUP_INITIATOR,		/* sends the Request */
+	SWP_STARTUP_RESPONDER,		/* waits for it */
+};
+
+/* RFC 6581 section 5: is the initiator to send an explicit RTR? */
+enum swp_startup_p2p {
+	SWP_STARTUP_P2P_POLICY,		/* as the device's policy has it */
+	SWP_STARTUP_P2P_ON,		/* either end may speak first */
+	SWP_STARTUP_P2P_OFF,		/* the initiator's ULP speaks first */
+};
+
+/* What the peer's frame said */
+struct swp_startup_peer {
+	const void *private_data;	/* until the call returns */
+	u16 private_data_len;		/* octets, up to 512 */
+	bool enhanced;			/* the two below are known */
+	u16 ird;			/* as sent: 14 bits, 0x3fff not negotiated */
+	u16 ord;
+};
+
+/*
+ * request() and done() are called in process context and may sleep, but not
+ * destroy the QP.  disconnect() and closed() must not sleep.
+ */
+struct swp_startup_ops {
+	void (*request)(void *ctx, const struct swp_startup_peer *peer);
+	/*
+	 * @peer: its Reply or Request, or NULL when there was none
+	 * @status: 0, or why it failed: -ECONNREFUSED rejected, -EPROTO the peer
+	 *	broke a rule, -ETIMEDOUT, -ECONNRESET, ...
+	 */
+	void (*done)(void *ctx, int status,
+		     const struct swp_startup_peer *peer);
+	void (*disconnect)(void *ctx);
+	/* @error: 0 after a graceful close, else negative errno */
+	void (*closed)(void *ctx, int error);
+};
+
+struct swp_startup_param {
+	struct ib_qp *qp;		/* of a softwarp device, without stream */
+	struct socket *sock;		/* TCP, connected */
+	enum swp_startup_role role;
+	enum swp_startup_p2p p2p;	/* initiator */
+	u32 ird;			/* inbound reads wanted */
+	u32 ord;			/* outbound reads wanted */
+	/*
+	 * Initiator: private data of the Request, at most 512 octets, 508 if it
+	 * is enhanced.
+	 */
+	const void *private_data;
+	u16 private_data_len;
+	/*
+	 * Responder: octets that were read from the socket and follow the last
+	 * one of the streaming data: the beginning of the Request.
+	 */
+	const void *octets;
+	size_t octets_len;
+	const struct swp_startup_ops *ops;
+	void *ctx;
+};
+
+/*
+ * swp_startup - begin start-up on a socket.  Process context.
+ *
+ * Takes over @sock, and closes it when it fails.  The first call of an op may
+ * come before this one returns.  Returns a handle with a reference, or an
+ * ERR_PTR: -EINVAL for parameters that make no sense, -ENOTCONN, -ENODEV when
+ * the device is going away, -ENOMEM.
+ */
+struct swp_startup *swp_startup(const struct swp_startup_param *param);
+
+/*
+ * swp_startup_accept, swp_startup_reject - answer a Request, once; from
+ * request() or later.  Process context.  Return 0, -ENOTCONN when there is
+ * nothing to be answered (any more), -EINVAL when the private data are too long:
+ * they may then be answered again.  The outcome of an acceptance is told by
+ * done(), and after a rejection done() comes with -ECONNREFUSED, from within.
+ */
+int swp_startup_accept(struct swp_startup *s, const void *private_data,
+		       u16 len);
+int swp_startup_reject(struct swp_startup *s, const void *private_data,
+		       u16 len);
+
+/* Gives back the handle.  The device waits for that when it is removed. */
+void swp_startup_put(struct swp_startup *s);
+
+#endif /* SWP_STARTUP_H */
