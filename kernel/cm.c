@@ -1864,7 +1864,16 @@ EXPORT_SYMBOL_GPL(swp_startup_reject);
 
 void swp_startup_put(struct swp_startup *s)
 {
-	swp_ep_put(swp_startup_ep(s));
+	struct swp_ep *ep = swp_startup_ep(s);
+
+	/* whatever calls the consumer is one of the work items or holds a lock */
+	flush_work(&ep->work.work);
+	flush_work(&ep->timer.work);
+	mutex_lock(&ep->mutex);
+	mutex_unlock(&ep->mutex);
+	spin_lock_bh(&ep->ev_lock);
+	spin_unlock_bh(&ep->ev_lock);
+	swp_ep_put(ep);
 }
 EXPORT_SYMBOL_GPL(swp_startup_put);
 

@@ -12,7 +12,7 @@
  *         ops->done()                     0: the QP is in RTS; else it is over
  *         ops->disconnect()               the peer has closed its direction
  *         ops->closed()                   the stream has ended; the last call
- *     swp_startup_put(s)                  any time, also from the calls above
+ *     swp_startup_put(s)                  gives back the handle
  *
  * disconnect() and closed() come after done(0) only.  A connection is closed by
  * ib_modify_qp() to SQD or ERR; destroying the QP ends a start-up as well, with
@@ -110,7 +110,11 @@ int swp_startup_accept(struct swp_startup *s, const void *private_data,
 int swp_startup_reject(struct swp_startup *s, const void *private_data,
 		       u16 len);
 
-/* Gives back the handle.  The device waits for that when it is removed. */
+/*
+ * Gives back the handle; process context, not from an op.  When this returns no
+ * op is running any more that had begun: after done(error) or closed() the
+ * consumer may go.  The device waits for it when it is removed.
+ */
 void swp_startup_put(struct swp_startup *s);
 
 #endif /* SWP_STARTUP_H */
