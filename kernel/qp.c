@@ -13,6 +13,8 @@ struct workqueue_struct *swp_poll_wq;
 
 /* Time a dead or half closed stream gets to finish before we let go of it */
 #define SWP_LINGER	(5 * HZ)
+/* ... and how many of these without progress one gets that has more to send */
+#define SWP_STALLS	4
 
 static void tx_work(struct work_struct *work);
 static void poll_work(struct work_struct *work);
@@ -82,7 +84,7 @@ void swp_qp_close_later(struct swp_qp *qp, unsigned int flag)
 static void start_linger(struct swp_qp *qp)
 {
 	swp_qp_get(qp);
-	if (!queue_delayed_work(swp_wq, &qp->linger_work, SWP_LINGER))
+	if (mod_delayed_work(swp_wq, &qp->linger_work, SWP_LINGER))
 		swp_qp_put(qp);
 }
 
@@ -412,6 +414,8 @@ static void llp_state_change(struct swp_llp *llp)
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
 		}
+		if (qp->state == SWP_QP_RTS)
+			start_linger(qp);
 		set_state(qp, SWP_QP_CLOSING);
 	}
 	if (!test_and_set_bit(SWP_QPF_FIN_SEEN, &qp->flags))
@@ -497,6 +501,22 @@ out:
 	swp_qp_put(qp);
 }
 
+/*
+ * Whether a stream that is to end once everything is done comes nearer to that:
+ * octets were acknowledged or came in not long ago.  Socket lock held.
+ */
+static bool closing_moves(struct swp_qp *qp)
+{
+	const struct tcp_sock *tp = tcp_sk(qp->llp->sock->sk);
+	u32 moved = tp->snd_una + tp->copied_seq;
+
+	if (moved != qp->tx.moved) {
+		qp->tx.moved = moved;
+		qp->tx.stalls = 0;
+	}
+	return ++qp->tx.stalls < SWP_STALLS;
+}
+
 static void linger_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, linger_work.work);
@@ -508,8 +528,15 @@ static void linger_work(struct work_struct *work)
 	 */
 	if (llp) {
 		lock_sock(llp->sock->sk);
-		if (llp->owner == qp)
+		if (llp->owner != qp)
+			;
+		else if (qp->state != SWP_QP_CLOSING || qp->tx.shut ||
+			 qp->tx.fenced)
 			swp_qp_dead(qp, qp->close_error);
+		else if (closing_moves(qp))
+			start_linger(qp);
+		else
+			swp_qp_dead(qp, -ETIMEDOUT);
 		release_sock(llp->sock->sk);
 		swp_llp_put(llp);
 	}
@@ -875,9 +902,11 @@ static void modify_sqd(struct swp_qp *qp)
 	if (llp->owner == qp && qp->state == SWP_QP_RTS) {
 		set_state(qp, SWP_QP_CLOSING);
 		qp->tx.fin_wanted = true;
-		/* what waits behind the fence may never be let out */
-		if (qp->tx.fenced)
-			start_linger(qp);
+		/*
+		 * What waits behind the fence may never be let out, and what
+		 * does not may never be taken.
+		 */
+		start_linger(qp);
 		qp->tx.owned_left = SWP_TX_BURST;
 		swp_tx_run(qp);
 	}

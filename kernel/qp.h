@@ -82,6 +82,8 @@ struct swp_tx {
 	bool term_sent;
 	bool fin_wanted;	/* FIN once everything queued is sent */
 	bool shut;		/* FIN requested from the socket */
+	u8 stalls;		/* closing: looks that found no progress */
+	u32 moved;		/* closing: octets at the last look */
 	u8 resp_turn;
 	bool polling;		/* a worker watches the send queue */
 	bool poll_start;	/* it has not looked yet */
