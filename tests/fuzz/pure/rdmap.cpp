@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * One ULPDU: DDP and RDMAP headers, the Read Request, the Terminate that a bad
+ * one earns, and Terminates that come in.  The first two octets of the input are
+ * the ULPDU_Length, which may promise more than there is, as it does in the
+ * engine, where only the headers are at hand.
+ */
+#include "input.hpp"
+
+using softwarp::fuzz::Exact;
+using softwarp::fuzz::Input;
+
+namespace {
+
+bool in_tables(const swp_term &t) {
+    switch (t.layer << 4 | t.etype) {
+    case SWP_LAYER_RDMAP << 4 | SWP_RDMAP_ET_LOCAL:
+    case SWP_LAYER_DDP << 4 | SWP_DDP_ET_LOCAL: return t.code == 0;
+    case SWP_LAYER_RDMAP << 4 | SWP_RDMAP_ET_PROT: return t.code <= 4 || t.code == 9;
+    case SWP_LAYER_RDMAP << 4 | SWP_RDMAP_ET_OP:
+        return (t.code >= 5 && t.code <= 9) || t.code == 0xff;
+    case SWP_LAYER_DDP << 4 | SWP_DDP_ET_TAGGED: return t.code <= 4;
+    case SWP_LAYER_DDP << 4 | SWP_DDP_ET_UNTAGGED: return t.code >= 1 && t.code <= 6;
+    default: return false;
+    }
+}
+
+void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets) {
+    CHECK(seg.hdr_len == (seg.tagged ? SWP_TAGGED_LEN : SWP_UNTAGGED_LEN));
+    CHECK(seg.payload + seg.hdr_len == ulpdu_len);
+    CHECK(seg.opcode <= SWP_RDMAP_TERMINATE);
+    CHECK(seg.tagged == (seg.opcode == SWP_RDMAP_WRITE || seg.opcode == SWP_RDMAP_READ_RESP));
+    CHECK(seg.tagged == ((octets[0] & 0x80) != 0) && seg.last == ((octets[0] & 0x40) != 0));
+
+    uint8_t again[SWP_UNTAGGED_LEN];
+    if (seg.tagged)
+        swp_tagged_encode(again, seg.opcode, seg.last, seg.stag, seg.to);
+    else
+        swp_untagged_encode(again, seg.opcode, seg.last, seg.stag, seg.qn, seg.msn, seg.mo);
+    /* all but reserved bits comes back */
+    CHECK(again[0] == (octets[0] & 0xc3) && again[1] == (octets[1] & 0xcf));
+    CHECK(std::memcmp(again + 2, octets + 2, seg.hdr_len - 2U) == 0);
+}
+
+void check_terminate(const swp_term &t, const uint8_t *ddp, uint32_t ddp_len, uint16_t seg_len,
+                     const uint8_t *rreq) {
+    uint8_t buf[SWP_TERM_MAX];
+    uint32_t len = swp_term_encode(buf, &t, ddp, ddp_len, seg_len, rreq);
+    CHECK(len <= SWP_TERM_MAX && len == (ddp == nullptr ? 4 : 6 + ddp_len + (rreq ? 28 : 0)));
+    swp_term back{};
+    uint32_t msn = 0;
+    const uint8_t *inside = nullptr;
+    Exact octets(buf, len);
+    CHECK(swp_term_decode(octets.get(), len, &back, &msn, &inside) == 0);
+    CHECK(back.layer == t.layer && back.etype == t.etype && back.code == t.code);
+    CHECK((inside != nullptr) == (rreq != nullptr));
+    if (inside != nullptr)
+        CHECK(std::memcmp(inside, rreq, SWP_READ_REQ_LEN) == 0);
+    if (ddp != nullptr && ddp_len == SWP_UNTAGGED_LEN)
+        CHECK(msn == (static_cast<uint32_t>(ddp[10]) << 24 | static_cast<uint32_t>(ddp[11]) << 16 |
+                      static_cast<uint32_t>(ddp[12]) << 8 | ddp[13]));
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    Input in(data, size);
+    uint32_t ulpdu_len = in.u16();
+    /* what the engine has at hand of it */
+    size_t hand = ulpdu_len < SWP_MAX_HDR ? ulpdu_len : SWP_MAX_HDR;
+    uint8_t whole[SWP_MAX_HDR] = {};
+    std::memcpy(whole, in.rest(), in.left() < hand ? in.left() : hand);
+    Exact head(whole, hand < SWP_UNTAGGED_LEN ? hand : SWP_UNTAGGED_LEN);
+
+    swp_seg seg{};
+    swp_term term{};
+    int ret = swp_seg_decode(head.get(), ulpdu_len, &seg, &term);
+    CHECK(ret == 0 || ret == -EPROTO);
+    bool is_rreq = false;
+    if (ret == 0) {
+        check_segment(seg, ulpdu_len, head.get());
+        is_rreq = seg.opcode == SWP_RDMAP_READ_REQ && hand == SWP_MAX_HDR;
+        term = {SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_BOUNDS};
+    } else {
+        CHECK(in_tables(term));
+    }
+    check_terminate(term, nullptr, 0, 0, nullptr);
+    if (seg.hdr_len != 0 && hand >= seg.hdr_len)
+        check_terminate(term, whole, seg.hdr_len, static_cast<uint16_t>(ulpdu_len),
+                        is_rreq ? whole + SWP_UNTAGGED_LEN : nullptr);
+
+    if (is_rreq) {
+        Exact octets(whole + SWP_UNTAGGED_LEN, SWP_READ_REQ_LEN);
+        swp_rreq r{};
+        swp_rreq_decode(octets.get(), &r);
+        uint8_t again[SWP_READ_REQ_LEN];
+        swp_rreq_encode(again, &r);
+        CHECK(std::memcmp(again, octets.get(), sizeof(again)) == 0);
+    }
+
+    /* The same octets as the payload of a Terminate of the peer's. */
+    size_t left = in.left() < SWP_TERM_MAX ? in.left() : SWP_TERM_MAX;
+    Exact payload(in.rest(), left);
+    uint32_t msn = 1;
+    const uint8_t *rreq = nullptr;
+    ret = swp_term_decode(payload.get(), static_cast<uint32_t>(left), &term, &msn, &rreq);
+    CHECK(ret == (left < 4 ? -EPROTO : 0));
+    if (rreq != nullptr)
+        CHECK(rreq >= payload.get() && rreq + SWP_READ_REQ_LEN <= payload.get() + left);
+    return 0;
+}
