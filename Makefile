@@ -62,6 +62,10 @@ e2e: ## end-to-end tests on stock-6.12, debug and uml
 conformance: setup ## every requirement of MPA, DDP and RDMAP, with the test that shows it
 	@scripts/conformance
 
+.PHONY: fuzz
+fuzz: setup ## a million mutated frames, hostile peers, libFuzzer over the pure code
+	@scripts/fuzz
+
 .PHONY: demo
 demo: setup ## perftest over softwarp in a virtual machine
 	@scripts/demo

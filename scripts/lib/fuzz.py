@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Hostile input: libFuzzer over the pure code here, mutated sessions and hostile peers in a guest."""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+
+import guest
+import kernels
+import modules
+from common import BUILD, ROOT, Failure, jobs, run, say
+
+OUT = BUILD / "fuzz-out"
+PROGRAMS = BUILD / "fuzz"
+TARGETS = ("mpa", "negotiation", "rdmap", "fpdu")
+# How much more time than at the machine's own speed things may take.
+SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12}
+
+
+@dataclasses.dataclass
+class Outcome:
+    """Single results as (what, passed, text), and lines worth showing again."""
+
+    results: list = dataclasses.field(default_factory=list)
+    summary: list = dataclasses.field(default_factory=list)
+
+    def add(self, what: str, passed: bool, text: str = "") -> None:
+        self.results.append((what, passed, "" if passed else text))
+
+    def take(self, other: "Outcome") -> None:
+        self.results += other.results
+        self.summary += other.summary
+
+
+def build_targets() -> None:
+    """The libFuzzer targets, which need clang."""
+    if not shutil.which("clang"):
+        raise Failure("libFuzzer needs clang; scripts/setup installs it")
+    OUT.mkdir(parents=True, exist_ok=True)
+    log = OUT / "build-targets.log"
+    log.unlink(missing_ok=True)
+    tree = BUILD / "cmake-fuzz-pure"
+    run(["cmake", "-S", ROOT / "tests/fuzz/pure", "-B", tree, "-DCMAKE_C_COMPILER=clang",
+         "-DCMAKE_CXX_COMPILER=clang++"], log=log, what="libFuzzer targets")
+    run(["cmake", "--build", tree, "--parallel", jobs()], log=log, what="libFuzzer targets")
+
+
+def build_programs() -> None:
+    """softwarp-fuzz and softwarp-hostile."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    log = OUT / "build-programs.log"
+    log.unlink(missing_ok=True)
+    run(["cmake", "-S", ROOT / "tests/fuzz", "-B", BUILD / "cmake-fuzz", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"], log=log,
+        what="the fuzzer")
+    run(["cmake", "--build", BUILD / "cmake-fuzz", "--parallel", jobs()], log=log, what="the fuzzer")
+
+
+def targets(runs: int, seed: int) -> Outcome:
+    """So many inputs for each target, from the committed corpus on; the same ones every time."""
+    outcome = Outcome()
+    for name in TARGETS:
+        # The first directory is where libFuzzer keeps what it finds, and the corpus is not to grow by itself.
+        found = OUT / "found" / name
+        found.mkdir(parents=True, exist_ok=True)
+        corpus = ROOT / "tests/fuzz/pure/corpus" / name
+        scratch = OUT / "scratch" / name
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        done = subprocess.run([PROGRAMS / f"{name}_fuzz", f"-runs={runs}", f"-seed={seed}", "-max_len=1024",
+                               f"-artifact_prefix={found}/", scratch, corpus], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        (OUT / f"{name}.log").write_text(done.stdout)
+        match = re.search(r"^Done (\d+) runs in (\d+) second", done.stdout, re.MULTILINE)
+        outcome.add(f"libFuzzer: {name}", done.returncode == 0 and match is not None, done.stdout[-4000:])
+        if match:
+            outcome.summary.append(f"libFuzzer {name}: {match[1]} inputs in {match[2]} s")
+            say(outcome.summary[-1])
+    return outcome
+
+
+def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, show: bool) -> tuple[str, Outcome]:
+    """Run a command in a guest; a report of the kernel is a result of its own."""
+    kernel = kernels.kernel(kernel_name)
+    modules.provider()
+    env = {"SOFTWARP_E2E_SCALE": str(SCALE[kernel_name]), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {})}
+    # Thousands of refused peers have nothing new to say on the console; errors and reports are still shown there.
+    job = guest.Job(f"dmesg -n 4; {command}", kernel_name, module=modules.softwarp(kernel), timeout=timeout, env=env,
+                    out=OUT / out)
+    result = guest.run_job(job, sys.stdout.buffer if show else None, sys.stderr.buffer if show else None)
+    text = "".join((result.vm / name).read_text(errors="replace") for name in ("stdout", "stderr")
+                   if (result.vm / name).exists())
+    outcome = Outcome()
+    outcome.add(f"{kernel_name} reports nothing ({out})", not result.reports, "\n\n".join(result.reports))
+    if result.why or (result.code and not result.reports):
+        outcome.add(f"{out} on {kernel_name} ends well", False, result.why or f"exit code {result.code}\n{text[-4000:]}")
+    return text, outcome
+
+
+def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> Outcome:
+    """Mutated sessions: so many frames, or for so long."""
+    amount = f"--seconds {seconds}" if seconds else f"--frames {frames}"
+    # At a tenth of the rate that was measured it is a hang.
+    timeout = (seconds or frames // 200) + 600 * (2 if SCALE[kernel] > 4 else 1)
+    command = f"{PROGRAMS}/softwarp-fuzz {amount} --seed {seed} --workers {workers}"
+    text, outcome = boot(kernel, command, "mutation", timeout, False, show)
+    (OUT / "mutation.log").write_text(text)
+    legal = re.search(r"^(\d+) legal sessions, (\d+) frames, (\d+) failed$", text, re.MULTILINE)
+    outcome.add("legal sessions work as they are", bool(legal) and legal[3] == "0" and legal[1] != "0", text[-4000:])
+    played = re.search(r"^seed \d+: \d+ frames, (\d+) of them mutated; .* at least (\d+) mutated ones$", text, re.MULTILINE)
+    count = int(played[1]) if played else 0
+    wanted = frames or 1
+    outcome.add(f"at least {wanted} mutated frames played", count >= wanted, text[-4000:])
+    outcome.add("the device stands them", bool(re.search(r"^0 failures$", text, re.MULTILINE)), text[-4000:])
+    if played:
+        outcome.summary += re.findall(r"^(?:seed \d+: .*|\d+ connections, .*|slab memory: .*)$", text, re.MULTILINE)
+    return outcome
+
+
+def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> Outcome:
+    """The scenarios, each a test."""
+    command = f"{PROGRAMS}/softwarp-hostile" + (f" --gtest_filter='{pattern}'" if pattern else "")
+    text, outcome = boot(kernel, command, "hostile", 300 + 150 * SCALE[kernel], quick, show)
+    (OUT / "hostile.log").write_text(text)
+    planned = re.search(r"Running (\d+) tests? from", text)
+    results = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?),? (?:.*)\(\d+ ms\)$", text, re.MULTILINE)
+    for verdict, test in results:
+        lines = re.search(rf"\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +(?:FAILED|SKIPPED) +\] {re.escape(test)}", text,
+                          re.MULTILINE | re.DOTALL)
+        outcome.add(test, verdict == "OK", lines[1] if lines else "")
+    for _ in range(max(int(planned[1]) - len(results), 0) if planned else 1):
+        outcome.add("a scenario that did not end", False, text[-4000:])
+    return outcome
