@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "fixtures.hpp"
 
+#include <fstream>
+
 #include <fmt/format.h>
 
 namespace softwarp::conformance {
@@ -78,7 +80,7 @@ void Link::connect_responder(const LinkOptions &options) {
 }
 
 void Link::connect_initiator(const LinkOptions &options) {
-    Acceptor acceptor(ns_of(Role::responder), addr_of(Role::responder));
+    Acceptor acceptor(ns_of(Role::responder), addr_of(Role::responder), 0, options.stream);
     ours_ = std::make_unique<Endpoint>(
         channel_,
         resolve(channel_, ns_of(Role::initiator), addr_of(Role::responder), acceptor.port()),
@@ -290,6 +292,30 @@ void Link::expect_works(Where where) {
     EXPECT_EQ(message.rdmap, kRdmapVersion | kOpSend) << at(where);
     expect_octets(message.payload, pattern(kLength, 77), "to the peer", where);
     e2e::expect_success(scq(), 0x78, IBV_WC_SEND, -1, where);
+}
+
+/* Policy ------------------------------------------------------------------ */
+
+Policy::Policy(Role role, const std::string &attribute, const std::string &value)
+    : path_("/sys/class/infiniband/" + device_of(role) + "/mpa/" + attribute) {
+    std::getline(std::ifstream(path_), before_);
+    std::ofstream file(path_);
+    file << value << std::flush;
+    if (!file)
+        fail("cannot set " + path_ + " to " + value);
+}
+
+Policy::~Policy() {
+    std::ofstream file(path_);
+    file << before_ << std::flush;
+    EXPECT_TRUE(file.good()) << "cannot restore " << path_;
+}
+
+uint64_t counter(Role role, const std::string &name) {
+    std::map<std::string, uint64_t> all = counters(device_of(role));
+    if (!all.contains(name))
+        fail("no counter " + name);
+    return all[name];
 }
 
 /* Passive ----------------------------------------------------------------- */

@@ -53,6 +53,7 @@ struct LinkOptions {
     std::optional<Enhanced> enhanced = {};
     Bytes private_data = {};
     QpOptions qp = {.send_wr = 256};
+    StreamOptions stream = {};
     /*
      * Start full operation: as initiator the peer sends a zero-length Write (or
      * what `rtr` says), so that our responder may send, too.
@@ -184,6 +185,25 @@ class Link {
     std::unique_ptr<Endpoint> ours_;
     uint32_t read_msn_ = 0;
 };
+
+/*
+ * An attribute of a device's mpa/ directory in sysfs, set as long as this lives:
+ * Policy off(Role::responder, "crc", "off").
+ */
+class Policy {
+  public:
+    Policy(Role role, const std::string &attribute, const std::string &value);
+    ~Policy();
+    Policy(const Policy &) = delete;
+    Policy &operator=(const Policy &) = delete;
+
+  private:
+    std::string path_;
+    std::string before_;
+};
+
+/* A counter of the device. */
+uint64_t counter(Role role, const std::string &name);
 
 /*
  * Steps of start-up, for tests about them.  Our responder waits for a Request:

@@ -55,6 +55,17 @@ int queued(int fd, unsigned long what) {
     return octets;
 }
 
+/* Before the connection, which settles them; accepted sockets have the listener's. */
+void set_options(int fd, const StreamOptions &options) {
+    if (options.mss != 0)
+        require(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &options.mss, sizeof(options.mss)) == 0,
+                "TCP_MAXSEG");
+    if (options.receive != 0)
+        require(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options.receive, sizeof(options.receive)) ==
+                    0,
+                "SO_RCVBUF");
+}
+
 } // namespace
 
 SendPlan SendPlan::every(size_t size, size_t total) {
@@ -74,12 +85,14 @@ std::string ending_text(Ending ending) {
     return "?";
 }
 
-Stream::Stream(const std::string &ns, const std::string &addr, uint16_t port) {
+Stream::Stream(const std::string &ns, const std::string &addr, uint16_t port,
+               const StreamOptions &options) {
     socklen_t length = 0;
     Address to = address(addr, port, length);
     in_namespace(ns, [&] {
         fd_ = Fd(socket(to.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
         require(fd_.get() >= 0, "socket");
+        set_options(fd_.get(), options);
         require(connect(fd_.get(), &to.generic, length) == 0, "connect " + addr);
     });
     int on = 1;
@@ -120,47 +133,56 @@ void Stream::say(View octets, const SendPlan &plan) {
     push(octets.subspan(at));
 }
 
+bool Stream::fill() {
+    constexpr size_t kChunk = 65536;
+    if (unheard() == 0) {
+        ahead_.clear();
+        ahead_at_ = 0;
+    }
+    size_t had = ahead_.size();
+    ahead_.resize(had + kChunk);
+    ssize_t n = recv(fd_.get(), ahead_.data() + had, kChunk, 0);
+    int error = errno;
+    ahead_.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    errno = error;
+    require(n >= 0, "recv");
+    return n > 0;
+}
+
+Bytes Stream::take(size_t count) {
+    auto first = ahead_.begin() + static_cast<ptrdiff_t>(ahead_at_);
+    ahead_at_ += count;
+    return Bytes(first, first + static_cast<ptrdiff_t>(count));
+}
+
 Bytes Stream::hear(size_t count, Deadline deadline) {
-    Bytes heard(count);
-    size_t got = 0;
-    while (got < count) {
+    while (unheard() < count) {
         pollfd waiting{fd_.get(), POLLIN, 0};
         if (poll(&waiting, 1, deadline.left_ms()) <= 0)
-            fail(fmt::format("peer said {} of {} octets in time", got, count));
-        ssize_t n = recv(fd_.get(), heard.data() + got, count - got, 0);
-        require(n >= 0, "recv");
-        if (n == 0)
-            fail(fmt::format("peer closed after {} of {} octets", got, count));
-        got += static_cast<size_t>(n);
+            fail(fmt::format("peer said {} of {} octets in time", unheard(), count));
+        if (!fill())
+            fail(fmt::format("peer closed after {} of {} octets", unheard(), count));
     }
-    return heard;
+    return take(count);
 }
 
 Bytes Stream::hear_to_end(Deadline deadline) {
-    Bytes heard;
     for (;;) {
         pollfd waiting{fd_.get(), POLLIN, 0};
         if (poll(&waiting, 1, deadline.left_ms()) <= 0)
-            fail(fmt::format("no end of the stream after {} octets", heard.size()));
-        uint8_t chunk[16384];
-        ssize_t n = recv(fd_.get(), chunk, sizeof(chunk), 0);
-        if (n <= 0) {
-            require(n == 0 || errno == ECONNRESET, "recv");
-            return heard;
-        }
-        append(heard, View(chunk, static_cast<size_t>(n)));
+            fail(fmt::format("no end of the stream after {} octets", unheard()));
+        Ending end = peek();
+        if (end != Ending::data)
+            return take(unheard());
+        fill();
     }
 }
 
 bool Stream::silent(milliseconds quiet) {
-    pollfd waiting{fd_.get(), POLLIN, 0};
-    return poll(&waiting, 1, Deadline(quiet).left_ms()) == 0;
+    return ending(Deadline(quiet)) == Ending::none;
 }
 
-Ending Stream::ending(Deadline deadline) {
-    pollfd waiting{fd_.get(), POLLIN, 0};
-    if (poll(&waiting, 1, deadline.left_ms()) <= 0)
-        return Ending::none;
+Ending Stream::peek() {
     char octet = 0;
     ssize_t n = recv(fd_.get(), &octet, 1, MSG_PEEK);
     if (n > 0)
@@ -171,15 +193,24 @@ Ending Stream::ending(Deadline deadline) {
     return Ending::reset;
 }
 
+Ending Stream::ending(Deadline deadline) {
+    if (unheard() > 0)
+        return Ending::data;
+    pollfd waiting{fd_.get(), POLLIN, 0};
+    if (poll(&waiting, 1, deadline.left_ms()) <= 0)
+        return Ending::none;
+    return peek();
+}
+
 bool Stream::closed_by_peer(Deadline deadline) {
     for (;;) {
-        pollfd waiting{fd_.get(), POLLIN, 0};
-        if (poll(&waiting, 1, deadline.left_ms()) <= 0)
-            return false;
-        char dropped[4096];
-        ssize_t n = recv(fd_.get(), dropped, sizeof(dropped), 0);
-        if (n <= 0)
-            return n == 0 || errno == ECONNRESET;
+        take(unheard());
+        switch (ending(deadline)) {
+        case Ending::none: return false;
+        case Ending::fin:
+        case Ending::reset: return true;
+        case Ending::data: fill();
+        }
     }
 }
 
@@ -231,7 +262,8 @@ Segment Stream::hear_segment(Deadline deadline) {
     return Segment::parse(unit.ulpdu);
 }
 
-Acceptor::Acceptor(const std::string &ns, const std::string &addr, uint16_t port) {
+Acceptor::Acceptor(const std::string &ns, const std::string &addr, uint16_t port,
+                   const StreamOptions &options) {
     socklen_t length = 0;
     Address where = address(addr, port, length);
     in_namespace(ns, [&] {
@@ -239,6 +271,7 @@ Acceptor::Acceptor(const std::string &ns, const std::string &addr, uint16_t port
         require(fd_.get() >= 0, "socket");
         int on = 1;
         setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        set_options(fd_.get(), options);
         require(bind(fd_.get(), &where.generic, length) == 0, "bind " + addr);
         require(listen(fd_.get(), 128) == 0, "listen");
     });

@@ -46,10 +46,16 @@ enum class Ending {
 
 std::string ending_text(Ending ending);
 
+struct StreamOptions {
+    int mss = 0;     // TCP_MAXSEG: the largest segment this end says it takes; 0 = TCP's choice
+    int receive = 0; // SO_RCVBUF, octets; 0 = TCP's choice
+};
+
 class Stream {
   public:
     /* Connects from the namespace ("" = the initial one). */
-    Stream(const std::string &ns, const std::string &addr, uint16_t port);
+    Stream(const std::string &ns, const std::string &addr, uint16_t port,
+           const StreamOptions &options = {});
     explicit Stream(e2e::Fd fd);
 
     /* Octets ---------------------------------------------------------------- */
@@ -98,9 +104,17 @@ class Stream {
 
   private:
     void push(View octets);
+    /* Adds what there is to ahead_; false at the end of the stream. */
+    bool fill();
+    size_t unheard() const { return ahead_.size() - ahead_at_; }
+    Bytes take(size_t count);
+    /* What the socket has next, which is ready. */
+    Ending peek();
     void wait_sent();
 
     e2e::Fd fd_;
+    Bytes ahead_; // read from the socket, and from ahead_at_ on not yet heard
+    size_t ahead_at_ = 0;
     FpduWriter writer_;
     FpduReader reader_;
 };
@@ -108,7 +122,8 @@ class Stream {
 /* A listening TCP socket in a namespace. */
 class Acceptor {
   public:
-    Acceptor(const std::string &ns, const std::string &addr, uint16_t port = 0);
+    Acceptor(const std::string &ns, const std::string &addr, uint16_t port = 0,
+             const StreamOptions &options = {});
     uint16_t port() const { return port_; }
     Stream accept(Deadline deadline = Deadline());
     /* True if nobody connects for the time. */
