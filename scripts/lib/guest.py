@@ -122,7 +122,9 @@ class Guest:
             con = "fd:0,fd:1" if shell else "null,fd:1"
             args = [kernel.image, f"mem={mem}M", f"ncpus={job.cpus}", "seccomp=on", "root=/dev/root", "rootfstype=hostfs",
                     "ro", f"init={ROOT}/tests/qemu/uml-init", "con=null", f"con0={con}", f"uml_dir={scratch}",
-                    "umid=uml", "loglevel=5", "panic=-1", "oops=panic", *words]
+                    "umid=uml", "loglevel=5", "panic=-1", "oops=panic",
+                    # A write of the guest waits for this machine's disk, and its processor with it.
+                    "rcupdate.rcu_cpu_stall_timeout=120", *words]
         else:
             # A host that is busy, or a virtual machine itself and stopped for a while, keeps an emulated processor
             # waiting longer than the twenty seconds after which a kernel takes it for stuck.  One that really is stuck
