@@ -103,7 +103,7 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 	int ret;
 
 	if (!s->payload)
-		return 0;	/* RFC 5041 section 7: not validated */
+		return 0;	/* RFC 5041 section 5.2: not validated */
 	mr = swp_mr_get(qp->dev, s->stag);
 	if (!mr)
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
