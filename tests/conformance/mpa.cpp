@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* MPA, RFC 5044: start-up frames, FPDUs, CRC, markers, endings. */
 
-#include <array>
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -282,6 +289,99 @@ TEST(MpaMulpdu, FollowsThePathMtu) {
     }
     /* Larger than that again, though TCP may take its time to find out. */
     EXPECT_GE(longest(4), mulpdu(1000));
+}
+
+/*
+ * Where TCP segments of a connection begin, by a look at the link: sequence
+ * numbers as they were before the receiver's TCP put them together.
+ */
+class SegmentWatch {
+  public:
+    SegmentWatch() {
+        std::string netdev = netdev_of(device_of(Role::initiator), ns_of(Role::initiator));
+        fd_ = Fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_IP)));
+        require(fd_.get() >= 0, "socket AF_PACKET");
+        int on = 1, room = 8 << 20;
+        /* Segments that travel as one carry their size in this header. */
+        require(setsockopt(fd_.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) == 0,
+                "PACKET_VNET_HDR");
+        setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
+        sockaddr_ll where{};
+        where.sll_family = AF_PACKET;
+        where.sll_protocol = htons(ETH_P_IP);
+        where.sll_ifindex = static_cast<int>(if_nametoindex(netdev.c_str()));
+        require(bind(fd_.get(), reinterpret_cast<sockaddr *>(&where), sizeof(where)) == 0, "bind");
+    }
+
+    /* Starts of segments from this port, counted from the first octet behind its SYN. */
+    std::set<uint32_t> starts(uint16_t port) {
+        std::set<uint32_t> found;
+        std::optional<uint32_t> first;
+        Bytes packet(70000);
+        for (;;) {
+            ssize_t n = recv(fd_.get(), packet.data(), packet.size(), 0);
+            if (n < 0)
+                return found;
+            View frame = View(packet).first(static_cast<size_t>(n));
+            OffloadHeader meta{};
+            memcpy(&meta, frame.data(), sizeof(meta));
+            frame = frame.subspan(sizeof(meta) + 14);
+            size_t ip = (frame[0] & 0xfU) * 4;
+            if (frame[9] != IPPROTO_TCP || get16(frame, ip) != port)
+                continue;
+            View tcp = frame.subspan(ip);
+            uint32_t sequence = get32(tcp, 4);
+            size_t payload = get16(frame, 2) - ip - (tcp[12] >> 4) * 4U;
+            if ((tcp[13] & 2) != 0)
+                first = sequence + 1;
+            size_t size = meta.gso_type != 0 ? meta.gso_size : payload;
+            for (size_t at = 0; first && at < payload; at += size)
+                found.insert(sequence + static_cast<uint32_t>(at) - *first);
+        }
+    }
+
+  private:
+    /* linux/virtio_net.h, which is not C++. */
+    struct OffloadHeader {
+        uint8_t flags;
+        uint8_t gso_type;
+        uint16_t hdr_len, gso_size, csum_start, csum_offset;
+    };
+    Fd fd_;
+};
+
+/* With and without markers, in a stream of long messages and one of short ones. */
+TEST(MpaMulpdu, FpdusBeginWhereSegmentsBegin) {
+    REQ("MPA-20");
+    for (bool markers : {false, true}) {
+        SCOPED_TRACE(markers ? "markers" : "no markers");
+        SegmentWatch watch;
+        Link link({.flags = static_cast<uint8_t>(kMpaCrc | (markers ? kMpaMarkers : 0))});
+        sockaddr_in from_whom{};
+        socklen_t length = sizeof(from_whom);
+        require(getpeername(link.peer().fd(), reinterpret_cast<sockaddr *>(&from_whom), &length) ==
+                    0,
+                "getpeername");
+        Region from(link.pd(), 200000);
+        uint32_t begin = static_cast<uint32_t>(link.reply.bytes().size());
+        std::vector<uint32_t> fpdus;
+        for (size_t size : {200000, 100000, 30000}) {
+            link.send(1, {from.sge(0, size)});
+            for (bool last = false; !last;) {
+                fpdus.push_back(begin + static_cast<uint32_t>(link.peer().reader().position()));
+                last = link.hear().last();
+            }
+            expect_success(link.scq(), 1, IBV_WC_SEND);
+        }
+        std::set<uint32_t> segments = watch.starts(ntohs(from_whom.sin_port));
+        size_t aligned = 0;
+        for (uint32_t start : fpdus)
+            aligned += segments.count(start);
+        EXPECT_GT(fpdus.size(), 200U);
+        EXPECT_GE(aligned * 100, fpdus.size() * 95)
+            << aligned << " of " << fpdus.size() << " FPDUs begin with one of " << segments.size()
+            << " segments";
+    }
 }
 
 /* CRC ------------------------------------------------------------------------- */

@@ -443,7 +443,7 @@ TEST(Mpa2Depths, AreChecked) {
 /* Ready to receive --------------------------------------------------------------- */
 
 TEST(Mpa2Rtr, InitiatorSaysWhatItCan) {
-    REQ("MPA2-24", "MPA2-25", "MPA2-34", "MPA2-37");
+    REQ("MPA2-24", "MPA2-25", "MPA2-34");
     for (unsigned rtr = 1; rtr <= kRtrAll; rtr++) {
         SCOPED_TRACE(rtr_words(rtr));
         Policy kinds(Role::initiator, "rtr", rtr_words(rtr));
