@@ -26,6 +26,7 @@ from common import BUILD, ROOT, Failure
 
 TABLES = ROOT / "tests/conformance"
 OUT = BUILD / "conformance"
+DOCUMENT = ROOT / "Documentation/conformance.md"
 PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "ddp": "DDP, RFC 5041", "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581"}
 COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
            "explained": ("id", "reason")}
@@ -297,3 +298,46 @@ def show(rows: dict[str, Row], only_bad: bool = False) -> None:
             continue
         tests = ", ".join(row.tests) if row.tests else row.reason or "no test"
         print(f"{row.id:<9} {row.level:<10} {row.result:<9} {row.requirement[:70]:<70}  {tests}")
+
+
+def evaluate(kernel: str, kunit_kernel: str, quick: bool = False, test_filter: str = "", repeat: int = 1,
+             known: dict | None = None) -> tuple[dict[str, Row], Outcome, list[str]]:
+    """Run what is needed and join it with the tables: the rows, what the program said, and what else is wrong.
+
+    known: {(kind, test): passed} of tests that the caller has run already, which are not run again.
+    """
+    rows = requirements()
+    others = [] if test_filter else elsewhere()
+    results = dict(known or {})
+    have = {kind for kind, _ in results}
+    named = {kind: {row["test"] for row in others if row["kind"] == kind and kind not in have} for kind in KINDS}
+    outcome = run_guest(kernel, quick, test_filter, named["e2e"], repeat)
+    results |= {("e2e", name): passed for name, passed in outcome.e2e.items()}
+    if named["unit"]:
+        results |= {("unit", name): passed for name, passed in run_unit(named["unit"]).items()}
+    if named["kunit"]:
+        common.say(f"conformance: KUnit, on {kunit_kernel}")
+        results |= {("kunit", name): passed for name, passed in run_kunit(kunit_kernel).items()}
+    if named["step"]:
+        results |= {("step", name): passed for name, passed in check_results().items()}
+    wrong = join(rows, outcome.tests, others, results) + outcome.problems
+    wrong += [f"test {name} failed (it names no requirement)\n{text}"
+              for name, (passed, ids, text) in outcome.tests.items() if not ids and not passed]
+    return rows, outcome, wrong
+
+
+def why(row: Row, outcome: Outcome) -> str:
+    """What a row that did not hold has to say."""
+    if row.result == "untested":
+        return "no test" if row.level in STRICT else "no test and no reason"
+    return "\n".join(f"{name}\n{outcome.tests[name][2] if name in outcome.tests else ''}".strip()
+                     for name in row.failed)
+
+
+def write(rows: dict[str, Row]) -> None:
+    """The matrix, for programs and as documentation; a file whose text is the same stays as it is."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    write_json(rows, OUT / "matrix.json")
+    text = document(rows)
+    if not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != text:
+        DOCUMENT.write_text(text, encoding="utf-8")
