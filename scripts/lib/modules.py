@@ -131,6 +131,40 @@ def siw(kernel: kernels.Kernel) -> Path | None:
     return directory / "siw.ko"
 
 
+# What siw 6.12 and 7.x compile in, and the same as module parameters.
+SIW_KNOBS = (
+    ("siw_main.c", r"^const bool (mpa_crc_required|mpa_crc_strict|peer_to_peer);$",
+     r"bool \1;\nmodule_param(\1, bool, 0644);", 3),
+    ("siw.h", r"^extern const bool (mpa_crc_required|mpa_crc_strict|peer_to_peer);$", r"extern bool \1;", 3),
+    ("siw_main.c", r"^(u_char mpa_version = MPA_REVISION_2;)$", r"\1\nmodule_param(mpa_version, byte, 0644);", 1),
+    ("siw_cm.c", r"^(static __be16 rtr_type = .*;)$", r"\1\nmodule_param(rtr_type, ushort, 0644);", 1),
+    # A name of its own, so that it can be loaded beside the unchanged one.
+    ("siw_main.c", r'^(\t\.type = )"siw",$', r'\1"siw_knobs",', 1),
+    ("siw_main.c", r'^MODULE_ALIAS_RDMA_LINK\("siw"\);$', r'MODULE_ALIAS_RDMA_LINK("siw_knobs");', 1),
+    ("Makefile", r"\bsiw\.o\b", "siw_knobs.o", 1),
+    ("Makefile", r"\bsiw-y\b", "siw_knobs-y", 1),
+)
+
+
+def siw_knobs(kernel: kernels.Kernel) -> Path:
+    """In-tree siw whose compiled-in choices of MPA start-up are module parameters; its link type is siw_knobs."""
+    base = BUILD / "kernel" / kernel.name
+    directory = base / "siw_knobs"
+    built = directory / "siw_knobs.ko"
+    with locked(base / "lock", f"modules for {kernel.name}"):
+        if not built.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            shutil.copytree(packages.source(kernel.series) / "drivers/infiniband/sw/siw", directory)
+            for name, pattern, replacement, count in SIW_KNOBS:
+                path = directory / name
+                text, done = re.subn(pattern, replacement, path.read_text(), flags=re.MULTILINE)
+                if done != count:
+                    raise Failure(f"siw's {name} is not what it was: {pattern} occurs {done} times, not {count}")
+                path.write_text(text)
+            _make(kernel, directory, "siw_knobs", ["CONFIG_RDMA_SIW=m"])
+    return built
+
+
 def driver(name: str, kernel: kernels.Kernel) -> Path | None:
     """The file that provides a driver, built if need be; None where the kernel has it or none is wanted."""
     return {"softwarp": softwarp, "siw": siw, "none": lambda _: None}[name](kernel)
@@ -144,3 +178,12 @@ def provider() -> Path | None:
         (BUILD / "provider.log").unlink(missing_ok=True)
         run(["make", "-C", ROOT, "--no-print-directory", "provider"], log=BUILD / "provider.log", what="the provider")
     return BUILD / "provider/libsoftwarp-rdmav34.so"
+
+
+def interop() -> None:
+    """The programs of scripts/interop and scripts/dissect, brought up to date."""
+    with locked(BUILD / "interop.lock", "the interoperation programs"):
+        (BUILD / "interop-build.log").unlink(missing_ok=True)
+        for args in (["-S", ROOT / "tests/interop", "-B", BUILD / "cmake-interop"],
+                     ["--build", BUILD / "cmake-interop", "--parallel", jobs()]):
+            run(["cmake", *args], log=BUILD / "interop-build.log", what="the interoperation programs")

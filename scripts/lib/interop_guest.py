@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The part of scripts/interop that runs in the guest: ours is sw0 in this namespace, siw is sw1 in `peer`.
+
+Appends a JSON object per case to $SOFTWARP_OUT/results.jsonl, and leaves a capture of small packets per phase.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import measure  # noqa: E402
+
+OUT = pathlib.Path(os.environ["SOFTWARP_OUT"])
+PLAN = json.loads((OUT / "plan.json").read_text())
+POLICY = pathlib.Path("/sys/class/infiniband/sw0/mpa")
+KNOBS = pathlib.Path("/sys/module/siw_knobs/parameters")
+OURS, SIW = (measure.OWN4, measure.OWN6), (measure.PEER4, measure.PEER6)
+
+
+def note(case: str, passed: bool, text: str = "") -> None:
+    """Keep one result."""
+    with open(OUT / "results.jsonl", "a", encoding="utf-8") as out:
+        out.write(json.dumps({"case": case, "passed": passed, "text": text}) + "\n")
+    print(f"{'ok    ' if passed else 'FAILED'} {case}", flush=True)
+    if not passed:
+        print("".join(f"    {line}\n" for line in text.splitlines()[-40:]), end="", flush=True)
+
+
+def set_all(where: pathlib.Path, values: dict) -> None:
+    """Write policy or parameters; values that the driver refuses end the phase."""
+    for name, value in values.items():
+        try:
+            (where / name).write_text(f"{value}\n")
+        except OSError as error:
+            raise measure.Broken(f"{where / name} does not take {value}: {error}") from error
+
+
+class Capture:
+    """Packets of up to 700 octets, MPA's frames among them, in a file; on disk when the with-block ends."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def __enter__(self):
+        self.process = subprocess.Popen(["tcpdump", "-Z", "root", "-i", "net0", "-s", "700", "-B", "8192", "-w", self.path,
+                                         "tcp and less 700"], stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        while line and "listening on" not in line:
+            line = self.process.stderr.readline()
+        if not line:
+            raise measure.Broken("tcpdump did not start")
+        return self
+
+    def __exit__(self, *_):
+        time.sleep(0.3)
+        self.process.terminate()
+        text = self.process.communicate()[0]
+        del text
+
+
+def traffic(phase: dict) -> None:
+    """One phase: set both devices up, run the tests of its filter."""
+    name = phase["name"]
+    for device in ("sw0", "sw1"):
+        if os.path.exists(f"/sys/class/infiniband/{device}"):
+            measure.sh("rdma", "link", "delete", device)
+    measure.sh("rdma", "link", "add", "sw0", "type", "softwarp", "netdev", "net0")
+    if phase["knobs"] is not None:
+        set_all(KNOBS, {"mpa_crc_required": "N", "mpa_crc_strict": "N", "peer_to_peer": "N", "mpa_version": 2,
+                        "rtr_type": 0x00c0} | phase["knobs"])
+    measure.sh(*measure.IN_PEER, "rdma", "link", "add", "sw1", "type", "siw" if phase["knobs"] is None else "siw_knobs",
+               "netdev", "net1")
+    set_all(POLICY, phase["policy"])
+    env = {**os.environ, "SOFTWARP_E2E_SCALE": PLAN["scale"], "SOFTWARP_E2E_QUICK": "1" if PLAN["quick"] else "0"}
+    with Capture(OUT / f"{phase['file']}.pcap"):
+        try:
+            done = subprocess.run([PLAN["program"], f"--gtest_filter={phase['filter']}"], capture_output=True, text=True,
+                                  env=env, timeout=PLAN["patience"], check=False)
+            text, code = done.stdout + done.stderr, done.returncode
+        except subprocess.TimeoutExpired as late:
+            text, code = (late.stdout or b"").decode(errors="replace"), -1
+    planned = re.search(r"Running (\d+) tests? from", text)
+    results = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] Interop/(\w+)\.(\w+)/(\w+)\d?[^\n]*\(\d+ ms\)$", text, re.MULTILINE)
+    for verdict, suite, test, way in results:
+        side, family = ("ours connects" if way[:-1] == "Client" else "siw connects"), f"IPv{way[-1]}"
+        lines = re.search(rf"\[ RUN +\] Interop/{suite}\.{test}/{way}\n(.*?)^\[ +(?:FAILED|SKIPPED) ", text,
+                          re.MULTILINE | re.DOTALL)
+        words = re.sub(r"(?<=[a-z])([A-Z])", r" \1", test if suite == "Traffic" else f"{suite}, {test}").lower()
+        note(f"{name}: {words}, {side}, {family}", verdict == "OK",
+             lines[1] if lines and verdict != "OK" else "")
+    missing = (int(planned[1]) if planned else 1) - len(results)
+    if missing or (code and all(result[0] == "OK" for result in results)):
+        note(f"{name}: {missing} tests that did not end, exit code {code}", False, text)
+
+
+def served(server, port: int, ours_connects: bool, client) -> str:
+    """What a client printed who succeeded; its server has to end well, too, and by itself."""
+    running = measure.Server(server, port, peer=ours_connects)
+    try:
+        with running:
+            text = measure.client([*([] if ours_connects else measure.IN_PEER), *client], PLAN["patience"])
+            code = running.process.wait(timeout=60)
+    except measure.Broken as broken:
+        raise measure.Broken(f"{broken}\nthe server:\n{getattr(running, 'text', '')}") from broken
+    except subprocess.TimeoutExpired as late:
+        raise measure.Broken(f"the server did not end: {' '.join(server)}\n{running.text}") from late
+    if code:
+        raise measure.Broken(f"{' '.join(server)} ended with code {code}\n{running.text}")
+    return text
+
+
+def run_rping(ours_connects: bool, six: bool) -> None:
+    """rping with verified data."""
+    address = (SIW if ours_connects else OURS)[six]
+    port = measure.next_port()
+    args = ["rping", "-p", str(port), "-a", address, "-C", "100", "-S", "4000", "-V"]
+    served([*args, "-s"], port, ours_connects, [*args, "-c"])
+
+
+def run_perftest(tool: str, qps: int, ours_connects: bool) -> None:
+    """A perftest program, made by rdma_cm; it has to end well on both sides and to have moved something."""
+    port = measure.next_port()
+    args = [tool, "-R", "-F", "-p", str(port), "-n", str(PLAN["iterations"])]
+    args += ["-s", "65536" if tool.endswith("_bw") else "64"]
+    args += ["-q", str(qps)] if qps > 1 else []
+    address = (SIW if ours_connects else OURS)[0]
+    server = ["env", f"SOFTWARP_BIND={address}", f"LD_PRELOAD={PLAN['bind_here']}", *args,
+              "-d", "sw1" if ours_connects else "sw0"]
+    text = served(server, port, ours_connects, [*args, "-d", "sw0" if ours_connects else "sw1", address])
+    rows = [line.split() for line in text.splitlines() if re.match(r"^ *\d+ +\d+ +[\d.infa-]+ ", line)]
+    if not rows or any(int(row[1]) < PLAN["iterations"] * qps for row in rows):
+        raise measure.Broken(f"{tool} did not do {PLAN['iterations']} iterations on {qps} QPs\n{text}")
+
+
+def attempt(case: str, function, *args) -> None:
+    """A program that has to succeed."""
+    try:
+        function(*args)
+    except measure.Broken as broken:
+        note(case, False, str(broken))
+    else:
+        note(case, True)
+
+
+def programs(phase: str) -> None:
+    """rping and perftest."""
+    for ours in (True, False):
+        side = "ours connects" if ours else "siw connects"
+        for six in (False, True):
+            attempt(f"{phase}: rping, {side}, IPv{6 if six else 4}", run_rping, ours, six)
+        for tool in PLAN["perftest"]:
+            for qps in (1, 8) if tool.endswith("_bw") else (1,):
+                attempt(f"{phase}: {tool}, {qps} QP{'s' if qps > 1 else ''}, {side}", run_perftest, tool, qps, ours)
+
+
+def main() -> int:
+    measure.sh("rdma", "link", "delete", "swlo")
+    measure.sh("insmod", PLAN["siw"]) if PLAN["siw"] else measure.sh("modprobe", "siw")
+    measure.sh("insmod", PLAN["siw_knobs"])
+    begin = time.monotonic()
+    for phase in PLAN["phases"]:
+        print(f"softwarp: interop: {phase['name']}, {time.monotonic() - begin:.0f} s so far", file=sys.stderr, flush=True)
+        try:
+            traffic(phase)
+        except measure.Broken as broken:
+            note(f"{phase['name']}: set-up", False, str(broken))
+        if phase["programs"]:
+            with Capture(OUT / "programs.pcap"):
+                programs(phase["name"])
+    (OUT / "done").touch()
+    return 0
+
+
+sys.exit(main())
