@@ -66,6 +66,12 @@ conformance: setup ## every requirement of MPA, DDP and RDMAP, with the test tha
 fuzz: setup ## a million mutated frames, hostile peers, libFuzzer over the pure code
 	@scripts/fuzz
 
+.PHONY: interop dissect
+interop: setup ## in-tree siw as the peer, on Debian's 6.12; ends with "N passed, N failed"
+	@scripts/interop
+dissect: setup ## tshark reads every packet of runs with all operations
+	@scripts/dissect
+
 .PHONY: demo
 demo: setup ## perftest over softwarp in a virtual machine
 	@scripts/demo
