@@ -112,7 +112,8 @@ struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
 
 	rcu_read_lock();
 	mr = xa_load(&dev->mrs, stag >> 8);
-	if (mr && (mr->stag != stag || !refcount_inc_not_zero(&mr->ref)))
+	if (mr && (mr->stag != stag || READ_ONCE(mr->invalid) ||
+		   !refcount_inc_not_zero(&mr->ref)))
 		mr = NULL;
 	rcu_read_unlock();
 	return mr;
@@ -344,9 +345,15 @@ int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 {
 	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
+	int ret = 0;
 
 	if (!mr)
 		return -ENOENT;
+	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_USER ||
+	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
+		ret = -EPERM;
+	else
+		WRITE_ONCE(mr->invalid, true);
 	swp_mr_put(mr);
-	return -EPERM;
+	return ret;
 }

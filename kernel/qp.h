@@ -343,8 +343,11 @@ int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
 struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
 
 /*
- * The peer's Send with Invalidate.  Returns 0, -ENOENT, or -EPERM when the STag
- * may not be invalidated by this stream: user regions live until deregistered.
+ * The peer's Send with Invalidate: no access through the STag finds the region
+ * any more, local ones included; its owner still has to deregister it.
+ * Returns 0, -ENOENT (no such STag), or -EPERM: the region belongs to another
+ * PD, or the peer has no right on it.  The latter were never advertised, but for
+ * a sink of reads, whose STag the peer sees in each Read Request.
  */
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
 

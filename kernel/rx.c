@@ -269,7 +269,10 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	    s->opcode == SWP_RDMAP_SEND_SE_INV) {
 		ret = swp_mr_remote_inv(qp, s->stag);
 		if (ret) {
-			ret = reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+			/* the code is in both tables of RFC 5040 Figure 9 */
+			ret = reject(qp, f, SWP_LAYER_RDMAP,
+				     ret == -EPERM ? SWP_RDMAP_ET_PROT :
+						     SWP_RDMAP_ET_OP,
 				     SWP_RP_CANT_INVALIDATE);
 			complete_recv(qp, IB_WC_LOC_ACCESS_ERR, 0, SWP_RDMAP_SEND,
 				      0);

@@ -168,6 +168,7 @@ struct swp_mr {
 	enum swp_mr_kind kind;
 	u32 stag;
 	int access;		/* enum ib_access_flags */
+	bool invalid;		/* by the peer: no lookup finds it any more */
 	u64 iova;		/* first valid address or tagged offset */
 	u64 length;		/* bytes */
 	u32 first_off;		/* offset of iova in pages[0] */
