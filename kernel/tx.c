@@ -343,8 +343,9 @@ static bool next_sqe(struct swp_qp *qp)
 	flags = READ_ONCE(e->flags);
 	if ((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons)
 		return false;
-	if (op == SWP_OP_READ && qp->orq_prod - qp->orq_cons >= qp->orq_size &&
-	    qp->orq_size)
+	/* the queue may have a place more, for an RTR */
+	if (op == SWP_OP_READ && qp->orq_prod - qp->orq_cons >= qp->sp.ord &&
+	    qp->sp.ord)
 		return false;
 
 	status = fetch_sqe(qp, qp->sq_tx);
@@ -390,7 +391,7 @@ static bool next_sqe(struct swp_qp *qp)
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
 		 */
-		if (qp->orq_prod - qp->orq_cons >= qp->orq_size) {
+		if (qp->orq_prod - qp->orq_cons >= qp->sp.ord) {
 			local_error(qp, IB_WC_LOC_QP_OP_ERR);
 			return false;
 		}
