@@ -43,6 +43,48 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype
 	return -EPROTO;
 }
 
+static bool rqe_posted(const struct swp_qp *qp)
+{
+	/* only a first look, take_rqe() is the one that counts */
+	return qp->rq.entries &&
+	       READ_ONCE(swp_ring_ctrl(&qp->rq)->prod) != qp->rq_cons;
+}
+
+/*
+ * RFC 5041 section 7 for untagged segments: does the sequence fit, and is there
+ * a buffer?  That is DDP's to know, before RDMAP has a look at its octet.
+ */
+static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_rx *rx = &qp->rx;
+	bool buffer;
+	u32 mo = 0;
+	u8 code;
+
+	switch (s->qn) {
+	case SWP_QN_SEND:
+		buffer = rx->in_msg || rqe_posted(qp);
+		mo = rx->in_msg ? rx->mo : 0;
+		break;
+	case SWP_QN_READ_REQ:
+		buffer = qp->irq_prod - qp->irq_cons < qp->irq_size;
+		break;
+	default:
+		buffer = true;	/* the one that every stream has */
+		break;
+	}
+	if (s->msn != rx->msn[s->qn])
+		code = SWP_DU_MSN_RANGE;
+	else if (!buffer)
+		code = SWP_DU_NO_BUFFER;
+	else if (s->mo != mo)
+		code = SWP_DU_MO;
+	else
+		return 0;
+	return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, code);
+}
+
 /* Our own memory is not what the consumer said it is: RFC 5041 section 7.2 */
 static int local_catastrophe(struct swp_qp *qp)
 {
@@ -229,13 +271,7 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_rx *rx = &qp->rx;
 	int ret;
 
-	if (s->msn != rx->msn[SWP_QN_SEND])
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MSN_RANGE);
 	if (!rx->in_msg) {
-		if (s->mo)
-			return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-				      SWP_DU_MO);
 		ret = take_rqe(qp);
 		if (ret == -ENOBUFS)
 			return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
@@ -246,9 +282,6 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 			       local_catastrophe(qp);
 		rx->mo = 0;
 		rx->opcode = s->opcode;
-	} else if (s->mo != rx->mo) {
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MO);
 	} else if (s->opcode != rx->opcode) {
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
@@ -294,15 +327,6 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_mr *mr;
 	int ret;
 
-	if (s->msn != rx->msn[SWP_QN_READ_REQ])
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MSN_RANGE);
-	if (s->mo)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MO);
-	if (qp->irq_prod - qp->irq_cons >= qp->irq_size)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_NO_BUFFER);
 	if (s->payload > SWP_READ_REQ_LEN || (!s->last && s->payload))
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
 			      SWP_DU_TOO_LONG);
@@ -434,12 +458,6 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_term t;
 	u32 msn;
 
-	if (f->seg.msn != qp->rx.msn[SWP_QN_TERMINATE])
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MSN_RANGE);
-	if (f->seg.mo)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_MO);
 	swp_cur_copy(&f->payload, buf, len);
 	swp_qp_stat_inc(qp, TERM_RCVD);
 	if (swp_term_decode(buf, len, &t, &msn, &rreq))
@@ -501,6 +519,7 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	struct rx_fpdu f = { .ulpdu = ulpdu };
 	struct swp_term t;
 	struct swp_cur hc;
+	int bad, ret;
 	bool first;
 
 	first = qp->tx.fenced;
@@ -511,7 +530,17 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	hc = c;
 	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
 	swp_cur_copy(&hc, f.hdr, f.hdr_avail);
-	if (swp_seg_decode(f.hdr, ulpdu, &f.seg, &t))
+	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.rdmac, &f.seg, &t);
+	if (unlikely(first) && !bad && is_rtr_send(qp, &f.seg)) {
+		qp->rx.msn[SWP_QN_SEND]++;
+		return 0;
+	}
+	if (!f.seg.tagged && (!bad || t.layer == SWP_LAYER_RDMAP)) {
+		ret = ddp_untagged(qp, &f);
+		if (ret)
+			return ret;
+	}
+	if (bad)
 		return reject(qp, &f, t.layer, t.etype, t.code);
 	if (f.seg.opcode == SWP_RDMAP_READ_REQ && ulpdu >= SWP_MAX_HDR) {
 		swp_cur_copy(&hc, f.hdr + f.hdr_avail, SWP_READ_REQ_LEN);
@@ -520,10 +549,6 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	swp_cur_skip(&c, f.seg.hdr_len);
 	f.payload = c;
 	qp->tx.streak = 0;
-	if (unlikely(first) && is_rtr_send(qp, &f.seg)) {
-		qp->rx.msn[SWP_QN_SEND]++;
-		return 0;
-	}
 
 	/*
 	 * DDP does not mix segments of other messages into a message (RFC 5041

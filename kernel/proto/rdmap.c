@@ -40,80 +40,93 @@ static int opcode_qn(__u8 opcode)
 	}
 }
 
-static int decode_tagged(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
-			 struct swp_term *term)
+/* 00b was the RDMA Consortium's number, for DDP as for RDMAP. */
+static bool ddp_version_ok(__u8 ctrl, bool rdmac)
+{
+	__u8 v = ctrl & SWP_DDP_DV_MASK;
+
+	return v == SWP_DDP_DV || (rdmac && !v);
+}
+
+static bool rdmap_version_ok(__u8 ctrl, bool rdmac)
+{
+	__u8 v = ctrl & SWP_RDMAP_RV_MASK;
+
+	return v == SWP_RDMAP_RV || (rdmac && !v);
+}
+
+static void fill_tagged(const __u8 *buf, struct swp_seg *seg)
 {
 	struct swp_ddp_tagged h;
 
-	if (ulpdu_len < SWP_TAGGED_LEN)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
-	seg->hdr_len = SWP_TAGGED_LEN;
 	memcpy(&h, buf, sizeof(h));
-	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_VERSION);
+	seg->hdr_len = SWP_TAGGED_LEN;
 	seg->stag = be32_to_cpu(h.stag);
 	seg->to = be64_to_cpu(h.to);
 	seg->qn = 0;
 	seg->msn = 0;
 	seg->mo = 0;
-	return 0;
 }
 
-static int decode_untagged(const __u8 *buf, __u32 ulpdu_len,
-			   struct swp_seg *seg, struct swp_term *term)
+static void fill_untagged(const __u8 *buf, struct swp_seg *seg)
 {
 	struct swp_ddp_untagged h;
 
-	if (ulpdu_len < SWP_UNTAGGED_LEN)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
-	seg->hdr_len = SWP_UNTAGGED_LEN;
 	memcpy(&h, buf, sizeof(h));
-	if ((h.ctrl & SWP_DDP_DV_MASK) != SWP_DDP_DV)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_VERSION);
+	seg->hdr_len = SWP_UNTAGGED_LEN;
 	seg->stag = be32_to_cpu(h.inv_stag);
 	seg->to = 0;
 	seg->qn = be32_to_cpu(h.qn);
 	seg->msn = be32_to_cpu(h.msn);
 	seg->mo = be32_to_cpu(h.mo);
-	if (seg->qn > SWP_QN_TERMINATE)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_QN);
-	return 0;
 }
 
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
-		   struct swp_term *term)
+/* The header as it is.  False: @len octets do not hold it. */
+static bool fill_seg(const __u8 *buf, __u32 len, struct swp_seg *seg)
 {
-	bool tagged_op;
-	int ret;
-
-	seg->hdr_len = 0;
-	if (ulpdu_len < 2)
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	memset(seg, 0, sizeof(*seg));
+	if (len < 2)
+		return false;
 	seg->tagged = buf[0] & SWP_DDP_TAGGED;
 	seg->last = buf[0] & SWP_DDP_LAST;
 	seg->opcode = buf[1] & SWP_RDMAP_OP_MASK;
+	if (len < (seg->tagged ? SWP_TAGGED_LEN : SWP_UNTAGGED_LEN))
+		return false;
+	if (seg->tagged)
+		fill_tagged(buf, seg);
+	else
+		fill_untagged(buf, seg);
+	seg->payload = len - seg->hdr_len;
+	return true;
+}
 
-	ret = seg->tagged ? decode_tagged(buf, ulpdu_len, seg, term) :
-			    decode_untagged(buf, ulpdu_len, seg, term);
-	if (ret)
-		return ret;
-	seg->payload = ulpdu_len - seg->hdr_len;
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, bool rdmac,
+		   struct swp_seg *seg, struct swp_term *term)
+{
+	bool tagged_op;
 
-	if ((buf[1] & SWP_RDMAP_RV_MASK) != SWP_RDMAP_RV)
-		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_VERSION);
+	if (!fill_seg(buf, ulpdu_len, seg))
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+	if (!ddp_version_ok(buf[0], rdmac))
+		return seg->tagged ?
+		       refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
+			      SWP_DT_VERSION) :
+		       refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_VERSION);
+	if (seg->qn > SWP_QN_TERMINATE)
+		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_QN);
+
 	/* RFC 5040 Figure 4: opcode, T bit and queue number must agree */
 	tagged_op = seg->opcode == SWP_RDMAP_WRITE ||
 		    seg->opcode == SWP_RDMAP_READ_RESP;
-	if (seg->opcode > SWP_RDMAP_TERMINATE || tagged_op != seg->tagged)
+	if (seg->opcode > SWP_RDMAP_TERMINATE || tagged_op != seg->tagged ||
+	    (!seg->tagged && opcode_qn(seg->opcode) != (int)seg->qn))
 		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
-	if (!seg->tagged && opcode_qn(seg->opcode) != (int)seg->qn)
+	if (!rdmap_version_ok(buf[1], rdmac))
 		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+			      SWP_RO_VERSION);
 	return 0;
 }
 
@@ -196,7 +209,7 @@ __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
 int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		    const __u8 **rreq)
 {
-	struct swp_ddp_untagged ddp;
+	struct swp_seg seg;
 	__u32 off = 4;
 
 	*msn = 0;
@@ -215,14 +228,18 @@ int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		if (buf[off] & SWP_DDP_TAGGED) {
 			off += SWP_TAGGED_LEN;
 		} else {
-			if (len >= off + SWP_UNTAGGED_LEN) {
-				memcpy(&ddp, buf + off, sizeof(ddp));
-				*msn = be32_to_cpu(ddp.msn);
-			}
+			if (swp_term_culprit(buf, len, &seg))
+				*msn = seg.msn;
 			off += SWP_UNTAGGED_LEN;
 		}
 	}
 	if ((buf[2] & SWP_TERM_R) && len >= off + SWP_READ_REQ_LEN)
 		*rreq = buf + off;
 	return 0;
+}
+
+bool swp_term_culprit(const __u8 *buf, __u32 len, struct swp_seg *seg)
+{
+	return len > 6 && (buf[2] & SWP_TERM_D) &&
+	       fill_seg(buf + 6, len - 6, seg);
 }

@@ -168,16 +168,18 @@ struct swp_rreq {
  * swp_seg_decode - check and decode the headers of one ULPDU.
  * @buf: the first octets of the ULPDU, min(@ulpdu_len, 18) of them readable
  * @ulpdu_len: octets of the whole ULPDU, from the MPA length field
- * @seg: result, valid when 0 is returned; hdr_len also otherwise, it is 0 when
- *       the header did not come whole
+ * @rdmac: take version 00b of DDP and RDMAP, the RDMA Consortium's, for 01b
+ * @seg: the header; hdr_len is 0 when the ULPDU is too short for one, else all
+ *     of it is valid whatever is returned
  * @term: reason when -EPROTO is returned
  *
  * Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
- * then RDMAP version, then opcode and what depends on it.  Sequence numbers and
- * buffers are the caller's to check.
+ * then opcode and what depends on it, then RDMAP version.  Sequence numbers and
+ * buffers are the caller's to check; they are DDP's business, so those of an
+ * untagged segment come before a reason of layer RDMAP.
  */
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, struct swp_seg *seg,
-		   struct swp_term *term);
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, bool rdmac,
+		   struct swp_seg *seg, struct swp_term *term);
 
 /* Write a tagged header: 14 octets. */
 void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to);
@@ -212,5 +214,11 @@ __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
  */
 int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		    const __u8 **rreq);
+
+/*
+ * The DDP header inside of a Terminate's payload, unchecked: the segment that
+ * the peer complains about.  False: there is none.
+ */
+bool swp_term_culprit(const __u8 *buf, __u32 len, struct swp_seg *seg);
 
 #endif /* SWP_PROTO_RDMAP_H */

@@ -32,6 +32,10 @@ static const struct bad_case bad_cases[] = {
 	{ "RDMAP-03 version 11", { 0xc1, 0xc0 }, 14, { 0, 2, 5 } },
 	{ "DDP before RDMAP: both versions bad", { 0xc0, 0x00 }, 14,
 	  { 1, 1, 4 } },
+	{ "RDMAP-77 before RDMAP-78: opcode and version bad", { 0x41, 0x88 }, 18,
+	  { 0, 2, 6 } },
+	{ "RDMAP-07 before RDMAP-78: Send with T, version 2", { 0xc1, 0x83 }, 14,
+	  { 0, 2, 6 } },
 	{ "RDMAP-10 opcode 8", { 0x41, 0x48 }, 18, { 0, 2, 6 } },
 	{ "RDMAP-10 opcode 15", { 0x41, 0x4f }, 18, { 0, 2, 6 } },
 	{ "RDMAP-07 Send with T", { 0xc1, 0x43 }, 14, { 0, 2, 6 } },
@@ -55,7 +59,8 @@ static void bad_headers(struct kunit *test)
 
 		memset(&t, 0xee, sizeof(t));
 		KUNIT_EXPECT_EQ_MSG(test, -EPROTO,
-				    swp_seg_decode(c->bytes, c->ulpdu, &seg, &t),
+				    swp_seg_decode(c->bytes, c->ulpdu, false,
+						   &seg, &t),
 				    "%s", c->desc);
 		KUNIT_EXPECT_EQ_MSG(test, c->want.layer, t.layer, "%s", c->desc);
 		KUNIT_EXPECT_EQ_MSG(test, c->want.etype, t.etype, "%s", c->desc);
@@ -77,7 +82,7 @@ static void tagged_header(struct kunit *test)
 	swp_tagged_encode(buf, SWP_RDMAP_WRITE, false, 0x12345678,
 			  0x0102030405060708ULL);
 	KUNIT_EXPECT_MEMEQ(test, buf, want, sizeof(want));
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 14 + 100, &seg, &t));
+	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 14 + 100, false, &seg, &t));
 	KUNIT_EXPECT_TRUE(test, seg.tagged);
 	KUNIT_EXPECT_FALSE(test, seg.last);
 	KUNIT_EXPECT_EQ(test, 0x12345678U, seg.stag);
@@ -100,7 +105,7 @@ static void untagged_header(struct kunit *test)
 	swp_untagged_encode(buf, SWP_RDMAP_SEND_INV, true, 0xcafebabe, 0,
 			    0xfffffffe, 1440);
 	KUNIT_EXPECT_MEMEQ(test, buf, want, sizeof(want));
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 18, &seg, &t));
+	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 18, false, &seg, &t));
 	KUNIT_EXPECT_FALSE(test, seg.tagged);
 	KUNIT_EXPECT_TRUE(test, seg.last);
 	KUNIT_EXPECT_EQ(test, 0xcafebabeU, seg.stag);
@@ -118,9 +123,36 @@ static void reserved_bits(struct kunit *test)
 	struct swp_seg seg;
 	struct swp_term t;
 
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(in, 20, &seg, &t));
+	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(in, 20, false, &seg, &t));
 	KUNIT_EXPECT_EQ(test, SWP_RDMAP_SEND, (int)seg.opcode);
 	KUNIT_EXPECT_TRUE(test, seg.last);
+}
+
+/* RDMAP-03: version 00b where the policy allows it, others never */
+static void rdmac_version(struct kunit *test)
+{
+	static const u8 dv[] = { 0x40, 0x41, 0x42, 0x43 };
+	static const u8 rv[] = { 0x03, 0x43, 0x83, 0xc3 };
+	u8 in[SWP_UNTAGGED_LEN] = { [13] = 1 };
+	struct swp_seg seg;
+	struct swp_term t;
+	int i, j, ret;
+
+	for (i = 0; i < ARRAY_SIZE(dv); i++) {
+		for (j = 0; j < ARRAY_SIZE(rv); j++) {
+			in[0] = dv[i];
+			in[1] = rv[j];
+			ret = swp_seg_decode(in, 18, true, &seg, &t);
+			KUNIT_EXPECT_EQ(test, i < 2 && j < 2 ? 0 : -EPROTO, ret);
+			ret = swp_seg_decode(in, 18, false, &seg, &t);
+			KUNIT_EXPECT_EQ(test, i == 1 && j == 1 ? 0 : -EPROTO,
+					ret);
+			/* for the Terminate, whatever is wrong */
+			KUNIT_EXPECT_EQ(test, SWP_UNTAGGED_LEN,
+					(int)seg.hdr_len);
+			KUNIT_EXPECT_EQ(test, 1U, seg.msn);
+		}
+	}
 }
 
 /* RDMAP-12 */
@@ -161,6 +193,7 @@ static void terminate(struct kunit *test)
 	const struct swp_term crc = { 2, 0, 2 }, stag = { 1, 1, 0 },
 			      prot = { 0, 1, 2 };
 	struct swp_term out;
+	struct swp_seg seg;
 	const u8 *rreq;
 	u32 msn;
 	u8 buf[SWP_TERM_MAX];
@@ -179,6 +212,10 @@ static void terminate(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, swp_term_decode(buf, 20, &out, &msn, &rreq));
 	KUNIT_EXPECT_NULL(test, rreq);
 	KUNIT_EXPECT_EQ(test, 0U, msn);
+	KUNIT_EXPECT_TRUE(test, swp_term_culprit(buf, 20, &seg));
+	KUNIT_EXPECT_TRUE(test, seg.tagged);
+	KUNIT_EXPECT_EQ(test, SWP_RDMAP_WRITE, (int)seg.opcode);
+	KUNIT_EXPECT_FALSE(test, swp_term_culprit(buf, 19, &seg));
 
 	KUNIT_EXPECT_EQ(test, 24U, swp_term_encode(buf, &stag, untagged, 18, 18,
 						   NULL));
@@ -189,6 +226,11 @@ static void terminate(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, rreq);
 	KUNIT_EXPECT_PTR_EQ(test, (const u8 *)buf + 24, rreq);
 	KUNIT_EXPECT_EQ(test, 0x1234U, msn);
+	KUNIT_EXPECT_TRUE(test, swp_term_culprit(buf, 52, &seg));
+	KUNIT_EXPECT_EQ(test, SWP_RDMAP_READ_REQ, (int)seg.opcode);
+	KUNIT_EXPECT_EQ(test, 0x1234U, seg.msn);
+	buf[2] = 0x80;
+	KUNIT_EXPECT_FALSE(test, swp_term_culprit(buf, 52, &seg));
 	KUNIT_EXPECT_EQ(test, 1, (int)out.etype);
 	KUNIT_EXPECT_EQ(test, 2, (int)out.code);
 }
@@ -225,6 +267,7 @@ static struct kunit_case rdmap_cases[] = {
 	KUNIT_CASE(tagged_header),
 	KUNIT_CASE(untagged_header),
 	KUNIT_CASE(reserved_bits),
+	KUNIT_CASE(rdmac_version),
 	KUNIT_CASE(read_request),
 	KUNIT_CASE(terminate),
 	KUNIT_CASE(terminate_truncated),

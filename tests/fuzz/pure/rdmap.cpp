@@ -25,7 +25,7 @@ bool in_tables(const swp_term &t) {
     }
 }
 
-void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets) {
+void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets, bool rdmac) {
     CHECK(seg.hdr_len == (seg.tagged ? SWP_TAGGED_LEN : SWP_UNTAGGED_LEN));
     CHECK(seg.payload + seg.hdr_len == ulpdu_len);
     CHECK(seg.opcode <= SWP_RDMAP_TERMINATE);
@@ -37,8 +37,11 @@ void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets
         swp_tagged_encode(again, seg.opcode, seg.last, seg.stag, seg.to);
     else
         swp_untagged_encode(again, seg.opcode, seg.last, seg.stag, seg.qn, seg.msn, seg.mo);
-    /* all but reserved bits comes back */
-    CHECK(again[0] == (octets[0] & 0xc3) && again[1] == (octets[1] & 0xcf));
+    /* all but reserved bits comes back, versions as 01b */
+    unsigned ddp = octets[0] & 0x03, rdmap = octets[1] & 0xc0;
+    CHECK(ddp == 0x01 || (rdmac && ddp == 0));
+    CHECK(rdmap == 0x40 || (rdmac && rdmap == 0));
+    CHECK(again[0] == ((octets[0] & 0xc0) | 0x01) && again[1] == ((octets[1] & 0x0f) | 0x40));
     CHECK(std::memcmp(again + 2, octets + 2, seg.hdr_len - 2U) == 0);
 }
 
@@ -74,11 +77,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     swp_seg seg{};
     swp_term term{};
-    int ret = swp_seg_decode(head.get(), ulpdu_len, &seg, &term);
+    bool rdmac = size % 2 != 0;
+    int ret = swp_seg_decode(head.get(), ulpdu_len, rdmac, &seg, &term);
     CHECK(ret == 0 || ret == -EPROTO);
     bool is_rreq = false;
     if (ret == 0) {
-        check_segment(seg, ulpdu_len, head.get());
+        check_segment(seg, ulpdu_len, head.get(), rdmac);
         is_rreq = seg.opcode == SWP_RDMAP_READ_REQ && hand == SWP_MAX_HDR;
         term = {SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_BOUNDS};
     } else {
