@@ -39,6 +39,7 @@ struct swp_slot {
 	u32 byte_len;
 	u32 end_seq;		/* WAIT_ACK: TCP sequence behind the last octet */
 	u32 vendor_err;
+	u32 wire_id;		/* Send: its MSN; Write: the STag */
 	u8 opcode;		/* enum swp_opcode */
 	u8 flags;		/* enum swp_wqe_flags */
 	u8 status;		/* enum ib_wc_status */

@@ -396,36 +396,51 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* Terminate ----------------------------------------------------------------*/
 
-/* The read with this MSN, or the oldest one; U32_MAX when none is outstanding */
-static u32 blamed_read(const struct swp_qp *qp, u32 msn)
+/* The read with this MSN; U32_MAX when it is not outstanding */
+static u32 read_of_msn(const struct swp_qp *qp, u32 msn)
 {
 	u32 n = qp->orq_prod - qp->orq_cons;
 	u32 first = qp->tx.rreq_msn - n;
 
-	if (!n)
+	if (msn - first >= n)
 		return U32_MAX;
-	if (!msn || msn - first >= n)
-		msn = first;
 	return qp->orq[(qp->orq_cons + (msn - first)) % qp->orq_size].slot;
 }
 
-/* The oldest request but reads that is not complete */
-static u32 blamed_other(const struct swp_qp *qp)
+/*
+ * The request whose segment the peer complains about; the oldest that is not
+ * complete when it names none.  U32_MAX: complete already, or none of ours.
+ */
+static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
+		  bool read)
 {
 	const struct swp_slot *s;
+	bool write, is_write;
 	u32 i;
 
+	if (seg && seg->opcode == SWP_RDMAP_READ_REQ)
+		return read_of_msn(qp, seg->msn);
+	if (!seg && read && qp->orq_cons != qp->orq_prod)
+		return qp->orq[qp->orq_cons % qp->orq_size].slot;
+	write = seg && seg->opcode == SWP_RDMAP_WRITE;
 	for (i = qp->sq_done; i != qp->sq_tx; i++) {
 		s = &qp->slots[i & qp->sq.mask];
-		if (s->state != SWP_SLOT_DONE && s->opcode != SWP_OP_READ)
+		if (s->state == SWP_SLOT_DONE)
+			continue;
+		if (!seg)
+			return i;
+		is_write = s->opcode == SWP_OP_WRITE;
+		if (s->opcode == SWP_OP_READ || write != is_write)
+			continue;
+		if (s->wire_id == (write ? seg->stag : seg->msn))
 			return i;
 	}
 	return U32_MAX;
 }
 
 /* The request that the peer complains about gets a status that says so. */
-static void blame(struct swp_qp *qp, const struct swp_term *t, u32 msn,
-		  bool is_read)
+static void blame(struct swp_qp *qp, const struct swp_term *t,
+		  const struct swp_seg *seg, bool read)
 {
 	u8 status = IB_WC_REM_OP_ERR;
 	struct swp_slot *s;
@@ -433,13 +448,18 @@ static void blame(struct swp_qp *qp, const struct swp_term *t, u32 msn,
 
 	if (!qp->sq.entries)
 		return;
-	if ((t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) ||
-	    (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_TAGGED))
+	if (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) {
 		status = IB_WC_REM_ACCESS_ERR;
-	else if (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_UNTAGGED)
+		read = true;
+	} else if (t->layer == SWP_LAYER_DDP &&
+		   t->etype == SWP_DDP_ET_TAGGED) {
+		status = IB_WC_REM_ACCESS_ERR;
+	} else if (t->layer == SWP_LAYER_DDP &&
+		   t->etype == SWP_DDP_ET_UNTAGGED) {
 		status = IB_WC_REM_INV_REQ_ERR;
+	}
 
-	i = is_read ? blamed_read(qp, msn) : blamed_other(qp);
+	i = blamed(qp, seg, read);
 	if (i == U32_MAX)
 		return;
 	s = &qp->slots[i & qp->sq.mask];
@@ -452,22 +472,24 @@ static void blame(struct swp_qp *qp, const struct swp_term *t, u32 msn,
 
 static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 {
+	const struct swp_seg *s = &f->seg;
 	u8 buf[SWP_TERM_MAX];
-	u32 len = min_t(u32, f->seg.payload, sizeof(buf));
+	u32 len = min_t(u32, s->payload, sizeof(buf));
+	struct swp_seg culprit;
 	const u8 *rreq;
 	struct swp_term t;
 	u32 msn;
 
 	swp_cur_copy(&f->payload, buf, len);
+	/* RFC 5040 section 5.4: an invalid one is an error like others */
+	if (!s->last || swp_term_decode(buf, len, &t, &msn, &rreq))
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_UNSPECIFIED);
 	swp_qp_stat_inc(qp, TERM_RCVD);
-	if (swp_term_decode(buf, len, &t, &msn, &rreq))
-		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-				       SWP_RO_UNSPECIFIED };
 	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
 		  qp->qpn, t.layer, t.etype, t.code);
-	blame(qp, &t, msn,
-	      rreq || (t.layer == SWP_LAYER_RDMAP &&
-		       t.etype == SWP_RDMAP_ET_PROT));
+	blame(qp, &t, swp_term_culprit(buf, len, &culprit) ? &culprit : NULL,
+	      rreq);
 	swp_qp_peer_terminated(qp, &t);
 	return -ECONNRESET;
 }

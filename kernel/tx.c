@@ -377,6 +377,7 @@ static bool next_sqe(struct swp_qp *qp)
 		tx->hdr_len = SWP_TAGGED_LEN;
 		tx->stag = tx->sqe.rkey;
 		tx->to = tx->sqe.remote_addr;
+		s->wire_id = tx->stag;
 		break;
 	case SWP_OP_SEND:
 	case SWP_OP_SEND_INV:
@@ -385,6 +386,7 @@ static bool next_sqe(struct swp_qp *qp)
 		tx->stag = tx->sqe.opcode == SWP_OP_SEND_INV ?
 			   tx->sqe.inv_stag : 0;
 		tx->msn = tx->send_msn++;
+		s->wire_id = tx->msn;
 		break;
 	case SWP_OP_READ:
 		/*
