@@ -284,11 +284,12 @@ void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
 	qp->close_error = -EPROTO;
 	/*
 	 * A responder that is still fenced may not send an FPDU, Terminate
-	 * included (RFC 5044 section 7.1.2), and one that is in the middle of
-	 * a message may: FPDU boundaries are intact.
+	 * included (RFC 5044 section 7.1.2), and who sent FIN can't.
 	 */
-	if (!qp->tx.fenced)
+	if (!qp->tx.fenced && !qp->tx.shut) {
 		qp->tx.term_pending = true;
+		swp_tx_cut(qp);
+	}
 	ibdev_dbg(&qp->dev->base, "qp %u: error %u/%u/0x%02x\n", qp->qpn,
 		  t->layer, t->etype, t->code);
 	qp->rx.swallow = true;
@@ -356,11 +357,12 @@ void swp_qp_dead(struct swp_qp *qp, int error)
 	qp->tx.term_pending = false;
 	swp_tx_release(qp);
 	if (qp->state != SWP_QP_ERROR) {
-		bool was_up = qp->state == SWP_QP_RTS ||
-			      qp->state == SWP_QP_CLOSING;
+		enum swp_qp_state was = qp->state;
 
 		enter_error(qp);
-		if (error && was_up)
+		if (was == SWP_QP_TERMINATE)
+			swp_qp_event(qp, term_event(qp));
+		else if (error && (was == SWP_QP_RTS || was == SWP_QP_CLOSING))
 			swp_qp_event(qp, IB_EVENT_QP_FATAL);
 	}
 	swp_qp_close_later(qp, SWP_QPF_CLOSED);

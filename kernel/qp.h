@@ -311,6 +311,7 @@ void swp_tx_run(struct swp_qp *qp);
 bool swp_tx_wanted(const struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
+void swp_tx_cut(struct swp_qp *qp);
 
 /* rx.c: socket lock held */
 void swp_rx_run(struct swp_qp *qp);

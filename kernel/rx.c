@@ -380,7 +380,9 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	if (ret) {
 		slot = &qp->slots[o->slot & qp->sq.mask];
 		slot->status = IB_WC_LOC_PROT_ERR;
-		return local_catastrophe(qp);
+		ret = local_catastrophe(qp);
+		slot->vendor_err = qp->vendor_err;
+		return ret;
 	}
 	o->done += s->payload;
 	if (!s->last)

@@ -528,6 +528,8 @@ static void rresp_error(struct swp_qp *qp, int err)
 		t.code = SWP_RP_BOUNDS;
 	else if (err == -EACCES)
 		t.code = SWP_RP_ACCESS;
+	else if (err == -EPERM)
+		t.code = SWP_RP_NOT_ASSOC;
 	/* RFC 5040 section 4.8: what is left of the request goes back */
 	w.sink_to += qp->tx.off;
 	w.src_to += qp->tx.off;
@@ -932,6 +934,28 @@ void swp_tx_acked(struct swp_qp *qp)
 	if (qp->ack_waiting)
 		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	swp_sq_complete(qp);
+}
+
+/*
+ * swp_tx_cut - a Terminate is due.  It is the next message (RFC 5040 section
+ * 7.1), so what is left of the current one goes before it; a long rest does not:
+ * the peer has to hear of its error while anybody listens.
+ */
+void swp_tx_cut(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_slot *s;
+
+	if (tx->kind != SWP_TX_SQE && tx->kind != SWP_TX_RRESP)
+		return;
+	if (tx->len - tx->off <= SWP_TX_BURST)
+		return;
+	if (tx->kind == SWP_TX_SQE) {
+		s = &qp->slots[(qp->sq_tx - 1) & qp->sq.mask];
+		s->status = IB_WC_WR_FLUSH_ERR;
+		s->vendor_err = qp->vendor_err;
+	}
+	tx->kind = SWP_TX_NONE;
 }
 
 /* Drops what was built and not sent; the stream is at its end. */
