@@ -136,6 +136,13 @@ SendWr SendWr::send(uint64_t id, SgList sg, unsigned flags) {
     return SendWr{.wr_id = id, .opcode = IBV_WR_SEND, .sg = std::move(sg), .flags = flags};
 }
 
+SendWr SendWr::send_inv(uint64_t id, SgList sg, uint32_t stag, unsigned flags) {
+    SendWr wr = send(id, std::move(sg), flags);
+    wr.opcode = IBV_WR_SEND_WITH_INV;
+    wr.invalidate = stag;
+    return wr;
+}
+
 SendWr SendWr::write(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey, unsigned flags) {
     return SendWr{id, IBV_WR_RDMA_WRITE, std::move(sg), flags, remote_addr, rkey};
 }
@@ -171,6 +178,8 @@ int post_send_list(ibv_qp *qp, std::span<const SendWr> wrs, size_t *bad) {
         raw[i].send_flags = wrs[i].flags;
         raw[i].wr.rdma.remote_addr = wrs[i].remote_addr;
         raw[i].wr.rdma.rkey = wrs[i].rkey;
+        if (wrs[i].opcode == IBV_WR_SEND_WITH_INV)
+            raw[i].invalidate_rkey = wrs[i].invalidate;
     }
     ibv_send_wr *first_bad = nullptr;
     int error = ibv_post_send(qp, raw.data(), &first_bad);

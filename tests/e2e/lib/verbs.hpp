@@ -102,8 +102,11 @@ struct SendWr {
     unsigned flags = IBV_SEND_SIGNALED;
     uint64_t remote_addr = 0;
     uint32_t rkey = 0;
+    uint32_t invalidate = 0; // of a Send with Invalidate
 
     static SendWr send(uint64_t id, SgList sg, unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr send_inv(uint64_t id, SgList sg, uint32_t stag,
+                           unsigned flags = IBV_SEND_SIGNALED);
     static SendWr write(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey,
                         unsigned flags = IBV_SEND_SIGNALED);
     static SendWr read(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey,
