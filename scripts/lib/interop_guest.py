@@ -148,13 +148,16 @@ def attempt(case: str, function, *args) -> None:
         note(case, True)
 
 
-def programs(phase: str) -> None:
-    """rping and perftest."""
-    for ours in (True, False):
+def programs(phase: str, which: str) -> None:
+    """rping and perftest; "first" are those whose server speaks first, with siw as client."""
+    for ours in (True, False) if which == "all" else (False,):
         side = "ours connects" if ours else "siw connects"
-        for six in (False, True):
+        for six in (False, True) if which == "all" else ():
             attempt(f"{phase}: rping, {side}, IPv{6 if six else 4}", run_rping, ours, six)
         for tool in PLAN["perftest"]:
+            # Of perftest, ib_write_lat's server alone writes first: not before siw's client sent something, an RTR at least.
+            if (tool == "ib_write_lat" and not ours) != (which == "first"):
+                continue
             for qps in (1, 8) if tool.endswith("_bw") else (1,):
                 attempt(f"{phase}: {tool}, {qps} QP{'s' if qps > 1 else ''}, {side}", run_perftest, tool, qps, ours)
 
@@ -171,8 +174,8 @@ def main() -> int:
         except measure.Broken as broken:
             note(f"{phase['name']}: set-up", False, str(broken))
         if phase["programs"]:
-            with Capture(OUT / "programs.pcap"):
-                programs(phase["name"])
+            with Capture(OUT / f"{phase['file']}-programs.pcap"):
+                programs(phase["name"], phase["programs"])
     (OUT / "done").touch()
     return 0
 
