@@ -48,20 +48,22 @@ class Capture:
         self.path = path
 
     def __enter__(self):
-        self.process = subprocess.Popen(["tcpdump", "-Z", "root", "-i", "net0", "-s", "700", "-B", "8192", "-w", self.path,
-                                         "tcp and less 700"], stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
-        while line and "listening on" not in line:
-            line = self.process.stderr.readline()
-        if not line:
-            raise measure.Broken("tcpdump did not start")
+        self.process = subprocess.Popen(["tcpdump", "-Z", "root", "-i", "net0", "-s", "700", "-B", "8192", "-U", "-w",
+                                         self.path, "tcp and less 700"], stderr=subprocess.PIPE, text=True)
+        while "listening on" not in (line := self.process.stderr.readline()):
+            if not line:
+                raise measure.Broken("tcpdump did not start")
         return self
 
     def __exit__(self, *_):
-        time.sleep(0.3)
+        # tcpdump does not write what it has not yet seen when it is told to end.
+        size, still = -1, 0
+        while still < 5:
+            time.sleep(0.2)
+            still = still + 1 if self.path.stat().st_size == size else 0
+            size = self.path.stat().st_size
         self.process.terminate()
-        text = self.process.communicate()[0]
-        del text
+        self.process.communicate()
 
 
 def traffic(phase: dict) -> None:
