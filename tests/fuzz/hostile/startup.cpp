@@ -138,7 +138,7 @@ TEST_F(HostileStartup, SlowReplies) {
  * time; and no memory stays behind.
  */
 TEST_F(HostileStartup, SilentConnects) {
-    const size_t count = full_or_quick<size_t>(100000, 4000);
+    const size_t count = full_or_quick<size_t>(100000, 1500);
     const size_t pending = full_or_quick<size_t>(512, 64);
     const size_t held = 3 * pending; // by us, at most
     ParameterOverride limit("max_pending", std::to_string(pending));
@@ -159,10 +159,16 @@ TEST_F(HostileStartup, SilentConnects) {
         sockets.push_back(dial_now(config().peer_addr4, victim.port()));
         if (sockets.size() > held)
             drop_oldest();
-        if (i % (count / 20) == 0) {
+        if (i % (count / 10) == 0) {
+            /* the device resets in its own time, but it does */
             size_t open = 0;
-            for (const Fd &fd : sockets)
-                open += !is_over(fd);
+            bool bounded = eventually([&] {
+                open = 0;
+                for (const Fd &fd : sockets)
+                    open += !is_over(fd);
+                return open <= pending;
+            });
+            EXPECT_TRUE(bounded) << open << " handshakes pending";
             most = std::max(most, open);
             expect_serves();
         }
@@ -180,8 +186,6 @@ TEST_F(HostileStartup, SilentConnects) {
         drop_oldest();
     drops = counter("pending_limit_drop") - drops;
 
-    /* the device resets in its own time: a few that are about to be reset may be seen open */
-    EXPECT_LE(most, pending + held / 4);
     EXPECT_GT(drops, 0U);
     EXPECT_GE(drops, reset_by_device);
     int64_t growth =
