@@ -131,8 +131,12 @@ class Link {
         accepting_->recv(0x6e, {greeting_->all()});
         accept(*accepting_);
         reply_ = connecting_->expect(RDMA_CM_EVENT_ESTABLISHED, Deadline(Server::kSlow));
-        accepting_->expect(RDMA_CM_EVENT_ESTABLISHED, Deadline(Server::kSlow));
+        /*
+         * At once: siw listens for the RTR only after it sent its Reply, and looks
+         * for one that was faster when the next octets come.
+         */
         connecting_->send(0x6f, {});
+        accepting_->expect(RDMA_CM_EVENT_ESTABLISHED, Deadline(Server::kSlow));
         expect_success(accepting_->rcq(), 0x6e, IBV_WC_RECV, 0);
         expect_success(connecting_->scq(), 0x6f, IBV_WC_SEND);
     }
