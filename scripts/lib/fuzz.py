@@ -110,7 +110,7 @@ def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers:
     outcome.add("legal sessions work as they are", bool(legal) and legal[3] == "0" and legal[1] != "0", text[-4000:])
     played = re.search(r"^seed \d+: \d+ frames, (\d+) of them mutated; .* at least (\d+) mutated ones$", text, re.MULTILINE)
     count = int(played[1]) if played else 0
-    wanted = frames or 1
+    wanted = 1 if seconds else frames
     outcome.add(f"at least {wanted} mutated frames played", count >= wanted, text[-4000:])
     outcome.add("the device stands them", bool(re.search(r"^0 failures$", text, re.MULTILINE)), text[-4000:])
     if played:
