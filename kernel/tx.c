@@ -1049,6 +1049,14 @@ void swp_tx_run(struct swp_qp *qp)
 			break;
 		if (!tx->pending) {
 			if (!sk_stream_memory_free(sk)) {
+				/*
+				 * The doorbell was for requests that nobody
+				 * looked at yet, and nobody may ring again: tell
+				 * swp_tx_wanted() when TCP has room.
+				 */
+				if (qp->sq.entries)
+					WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick,
+						   0);
 				set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 				swp_qp_stat_inc(qp, TX_STALLS);
 				break;
