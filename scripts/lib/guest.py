@@ -95,15 +95,15 @@ def initramfs(kernel: kernels.Kernel) -> Path:
     return cached(f"initramfs-{kernel.name}-{key}", build, f"initramfs for {kernel.name}") / "initramfs.gz"
 
 
-def _die_with_parent() -> None:
+def die_with_parent(number: int = signal.SIGKILL) -> None:
     """In the child: death with the parent, so that nothing is left behind."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def _child_setup() -> None:
     """In the child: the same, and an own process group."""
     os.setsid()
-    _die_with_parent()
+    die_with_parent()
 
 
 class Guest:
@@ -145,7 +145,7 @@ class Guest:
         stream = None if shell else open(self.vm / f"emulator{self.suffix}", "wb")
         self.process = subprocess.Popen(
             [str(arg) for arg in args], stdin=None if shell else subprocess.DEVNULL, stdout=stream, stderr=stream,
-            preexec_fn=_die_with_parent if shell else _child_setup)
+            preexec_fn=die_with_parent if shell else _child_setup)
 
     def status(self) -> str | None:
         """What the guest wrote last, None as long as it has not."""
