@@ -103,6 +103,7 @@ static enum ib_wc_opcode wc_opcode(u8 op)
 	case SWP_OP_WRITE:
 		return IB_WC_RDMA_WRITE;
 	case SWP_OP_READ:
+	case SWP_OP_READ_INV:
 		return IB_WC_RDMA_READ;
 	case SWP_OP_RECV:
 		return IB_WC_RECV;

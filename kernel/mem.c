@@ -105,24 +105,52 @@ void swp_mmap_free(struct rdma_user_mmap_entry *e)
 
 /* Regions ----------------------------------------------------------------- */
 
-/* Any context.  The caller gives the region back with swp_mr_put(). */
-struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
+static void drop_ref(struct swp_mr *mr)
+{
+	if (refcount_dec_and_test(&mr->ref))
+		complete(&mr->idle);
+}
+
+/* The region with this index, valid or not; swp_mr_put() gives it back. */
+static struct swp_mr *find_mr(struct swp_device *dev, u32 stag)
 {
 	struct swp_mr *mr;
 
+	local_bh_disable();
 	rcu_read_lock();
 	mr = xa_load(&dev->mrs, stag >> 8);
-	if (mr && (mr->stag != stag || READ_ONCE(mr->invalid) ||
-		   !refcount_inc_not_zero(&mr->ref)))
+	if (mr && !refcount_inc_not_zero(&mr->ref))
 		mr = NULL;
 	rcu_read_unlock();
+	if (!mr)
+		local_bh_enable();
+	return mr;
+}
+
+/* Any context.  The caller gives the region back with swp_mr_put(). */
+struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
+{
+	struct swp_mr *mr = find_mr(dev, stag);
+
+	if (!mr)
+		return NULL;
+	/*
+	 * Pairs with the barrier in invalidate(): it sees our reference or we
+	 * see the flag.  With swp_mr_fast_reg(): no flag, all the rest is there.
+	 */
+	smp_mb__after_atomic();
+	if (test_bit_acquire(SWP_MRF_INVALID, &mr->flags) ||
+	    READ_ONCE(mr->stag) != stag) {
+		swp_mr_put(mr);
+		return NULL;
+	}
 	return mr;
 }
 
 void swp_mr_put(struct swp_mr *mr)
 {
-	if (refcount_dec_and_test(&mr->ref))
-		complete(&mr->idle);
+	drop_ref(mr);
+	local_bh_enable();
 }
 
 int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
@@ -152,6 +180,16 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len)
 
 		*off = offset_in_page(va);
 		page = virt_to_page(va);
+	} else if (mr->kind == SWP_MR_FAST) {
+		void *va;
+
+		pos = addr - mr->iova + mr->first_off;
+		va = (void *)(uintptr_t)mr->blocks[pos >> mr->block_shift] +
+		     (pos & ((1U << mr->block_shift) - 1));
+		*off = offset_in_page(va);
+		page = virt_to_page(va);
+		*len = min_t(u32, *len, (1U << mr->block_shift) -
+					(pos & ((1U << mr->block_shift) - 1)));
 	} else {
 		pos = addr - mr->iova + mr->first_off;
 		*off = pos & ~PAGE_MASK;
@@ -224,6 +262,7 @@ static struct swp_mr *new_mr(struct ib_pd *pd, int access)
 static void free_mr(struct swp_mr *mr)
 {
 	kvfree(mr->pages);
+	kvfree(mr->blocks);
 	if (mr->umem)
 		ib_umem_release(mr->umem);
 	atomic_dec(&mr->dev->num_mr);
@@ -336,10 +375,99 @@ int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct swp_mr *mr = to_swp_mr(ibmr);
 
 	xa_erase(&mr->dev->mrs, mr->stag >> 8);
-	swp_mr_put(mr);
+	drop_ref(mr);
 	wait_for_completion(&mr->idle);
 	free_mr(mr);
 	return 0;
+}
+
+/* Fast registration ------------------------------------------------------- */
+
+struct ib_mr *swp_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_sg)
+{
+	struct swp_mr *mr;
+	int ret;
+
+	if (type != IB_MR_TYPE_MEM_REG)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_sg || max_sg > SWP_MAX_FAST_BLOCKS)
+		return ERR_PTR(-EINVAL);
+	mr = new_mr(pd, 0);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->kind = SWP_MR_FAST;
+	set_bit(SWP_MRF_INVALID, &mr->flags);
+	mr->max_blocks = max_sg;
+	mr->blocks = kvmalloc_array(max_sg, sizeof(*mr->blocks), GFP_KERNEL);
+	ret = mr->blocks ? publish_mr(mr) : -ENOMEM;
+	if (ret) {
+		free_mr(mr);
+		return ERR_PTR(ret);
+	}
+	return &mr->base;
+}
+
+static int set_block(struct ib_mr *ibmr, u64 addr)
+{
+	struct swp_mr *mr = to_swp_mr(ibmr);
+
+	if (mr->num_blocks == mr->max_blocks)
+		return -ENOMEM;
+	mr->blocks[mr->num_blocks++] = addr;
+	return 0;
+}
+
+/* The device maps nothing, so DMA addresses are the kernel's own. */
+int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
+		  unsigned int *off)
+{
+	to_swp_mr(ibmr)->num_blocks = 0;
+	return ib_sg_to_pages(ibmr, sg, nents, off, set_block);
+}
+
+int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access)
+{
+	struct swp_mr *mr = find_mr(qp->dev, key);
+	int ret = -EINVAL;
+	u64 blocks;
+
+	if (!mr)
+		return -ENOENT;
+	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_FAST ||
+	    !test_bit(SWP_MRF_INVALID, &mr->flags))
+		goto out;
+	mr->iova = mr->base.iova;
+	mr->length = mr->base.length;
+	mr->block_shift = ilog2(mr->base.page_size);
+	mr->first_off = mr->iova & (mr->base.page_size - 1);
+	blocks = (u64)mr->num_blocks << mr->block_shift;
+	if (mr->first_off + mr->length > blocks)
+		goto out;
+	mr->access = access;
+	WRITE_ONCE(mr->stag, key);
+	/* pairs with the acquire in swp_mr_get() */
+	clear_bit_unlock(SWP_MRF_INVALID, &mr->flags);
+	ret = 0;
+out:
+	swp_mr_put(mr);
+	return ret;
+}
+
+/* Invalidation ------------------------------------------------------------ */
+
+/*
+ * Ours is one reference, the table's another.  Others belong to placements under
+ * way on other processors, each of which ends after one FPDU, as they run with
+ * softirqs off.  False: somebody else was faster, and waits already.
+ */
+static bool invalidate(struct swp_mr *mr)
+{
+	/* a full barrier, pairs with the one in swp_mr_get() */
+	if (test_and_set_bit(SWP_MRF_INVALID, &mr->flags))
+		return false;
+	while (refcount_read(&mr->ref) > 2)
+		cpu_relax();
+	return true;
 }
 
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
@@ -349,11 +477,26 @@ int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 
 	if (!mr)
 		return -ENOENT;
-	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_USER ||
+	if (mr->base.pd != qp->base.pd || mr->kind == SWP_MR_DMA ||
 	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
 		ret = -EPERM;
-	else
-		WRITE_ONCE(mr->invalid, true);
+	else if (!invalidate(mr))
+		ret = -ENOENT;
+	swp_mr_put(mr);
+	return ret;
+}
+
+int swp_mr_local_inv(struct swp_qp *qp, u32 stag)
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
+	int ret = 0;
+
+	if (!mr)
+		return -ENOENT;
+	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_FAST)
+		ret = -EINVAL;
+	else if (!invalidate(mr))
+		ret = -ENOENT;
 	swp_mr_put(mr);
 	return ret;
 }

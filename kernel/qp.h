@@ -54,6 +54,8 @@ struct swp_orq {
 	u64 sink_to;
 	u32 size;
 	u32 done;		/* octets placed */
+	bool inv;		/* invalidate inv_stag when it is complete */
+	u32 inv_stag;
 	u16 num_sge;
 	u16 sge_i;		/* placement position */
 	u32 sge_off;
@@ -323,7 +325,10 @@ static inline bool swp_rx_unfinished(const struct swp_qp *qp)
 	return qp->rx.asm_len || qp->rx.stream != qp->rx.end;
 }
 
-/* mem.c */
+/*
+ * mem.c: a region that is looked up is used and given back without sleeping;
+ * softirqs are off in between, so that who invalidates it can wait for that.
+ */
 int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
 		   struct swp_ucontext *uctx);
 void swp_ring_free(struct swp_ring *r);
@@ -345,13 +350,27 @@ int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
 struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
 
 /*
- * The peer's Send with Invalidate: no access through the STag finds the region
- * any more, local ones included; its owner still has to deregister it.
+ * Invalidation: no access through the STag finds the region any more, local ones
+ * included, and none is under way on return; its owner still has to deregister
+ * it.  Any context but hard interrupts.
+ *
+ * swp_mr_remote_inv - the peer's Send with Invalidate
  * Returns 0, -ENOENT (no such STag), or -EPERM: the region belongs to another
  * PD, or the peer has no right on it.  The latter were never advertised, but for
  * a sink of reads, whose STag the peer sees in each Read Request.
+ *
+ * swp_mr_local_inv - a work request of its owner
+ * Returns 0, -ENOENT, or -EINVAL: not one that can be invalidated by this QP.
  */
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
+int swp_mr_local_inv(struct swp_qp *qp, u32 stag);
+
+/*
+ * A fast registration takes effect: what swp_map_mr_sg() was given last can be
+ * accessed as STag @key, whose index is the region's.  Socket lock held.
+ * Returns 0, -ENOENT, or -EINVAL: it is valid already, or not such a region.
+ */
+int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access);
 
 /* Local access: lkey to region, checked. ERR_PTR(-EFAULT) when not allowed. */
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,

@@ -377,6 +377,9 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 			      SWP_DT_BOUNDS);
 	ret = place_sges(qp, o->sge, o->num_sge, &o->sge_i, &o->sge_off,
 			 &f->payload, s->payload);
+	o->done += s->payload;
+	if (!ret && s->last && o->inv)
+		ret = swp_mr_local_inv(qp, o->inv_stag);
 	if (ret) {
 		slot = &qp->slots[o->slot & qp->sq.mask];
 		slot->status = IB_WC_LOC_PROT_ERR;
@@ -384,7 +387,6 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 		slot->vendor_err = qp->vendor_err;
 		return ret;
 	}
-	o->done += s->payload;
 	if (!s->last)
 		return 0;
 	qp->orq_cons++;
@@ -432,7 +434,8 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 		if (!seg)
 			return i;
 		is_write = s->opcode == SWP_OP_WRITE;
-		if (s->opcode == SWP_OP_READ || write != is_write)
+		if (s->opcode == SWP_OP_READ || s->opcode == SWP_OP_READ_INV ||
+		    write != is_write)
 			continue;
 		if (s->wire_id == (write ? seg->stag : seg->msn))
 			return i;

@@ -160,20 +160,32 @@ struct swp_cq {
 enum swp_mr_kind {
 	SWP_MR_USER,		/* ib_umem */
 	SWP_MR_DMA,		/* all kernel memory, addresses are virtual */
+	SWP_MR_FAST,		/* alloc_mr(): registered by work requests */
+};
+
+/* Blocks that a fast registration may have */
+#define SWP_MAX_FAST_BLOCKS	1024
+
+enum swp_mr_flag {
+	SWP_MRF_INVALID,	/* by whoever may: no lookup finds it any more */
 };
 
 struct swp_mr {
 	struct ib_mr base;
 	struct swp_device *dev;
 	enum swp_mr_kind kind;
+	unsigned long flags;	/* enum swp_mr_flag */
 	u32 stag;
 	int access;		/* enum ib_access_flags */
-	bool invalid;		/* by the peer: no lookup finds it any more */
 	u64 iova;		/* first valid address or tagged offset */
 	u64 length;		/* bytes */
-	u32 first_off;		/* offset of iova in pages[0] */
-	struct page **pages;
-	struct ib_umem *umem;
+	u32 first_off;		/* offset of iova in the first page or block */
+	struct page **pages;	/* USER */
+	struct ib_umem *umem;	/* USER */
+	u64 *blocks;		/* FAST: their kernel addresses */
+	u32 max_blocks;
+	u32 num_blocks;
+	u8 block_shift;
 	refcount_t ref;		/* the table's and one per placement running */
 	struct completion idle;	/* the last of them is gone */
 	struct rcu_head rcu;

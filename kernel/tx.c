@@ -192,6 +192,11 @@ static void local_error(struct swp_qp *qp, u8 status)
 	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 }
 
+static bool is_read(u8 op)
+{
+	return op == SWP_OP_READ || op == SWP_OP_READ_INV;
+}
+
 /*
  * Copies one SQE out of memory that its owner can change at any time, then
  * checks the copy.  Returns 0 or the completion status to fail it with.
@@ -213,7 +218,7 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	if (qp->user && e->opcode > SWP_OP_USER_MAX)
 		return IB_WC_LOC_QP_OP_ERR;
 	if (e->flags & SWP_WQE_INLINE) {
-		if (e->opcode == SWP_OP_READ || e->num_sge ||
+		if (is_read(e->opcode) || e->num_sge ||
 		    e->inline_len > qp->max_inline)
 			return IB_WC_LOC_QP_OP_ERR;
 		memcpy(sge, src + sizeof(*e), e->inline_len);
@@ -263,6 +268,8 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	o->slot = qp->sq_tx - 1;
 	o->size = tx->len;
 	o->done = 0;
+	o->inv = tx->sqe.opcode == SWP_OP_READ_INV;
+	o->inv_stag = tx->sqe.inv_stag;
 	o->num_sge = tx->sqe.num_sge;
 	o->sge_i = 0;
 	o->sge_off = 0;
@@ -299,6 +306,34 @@ static u8 send_opcode(const struct swp_sqe *e)
 	return se ? SWP_RDMAP_SEND_SE : SWP_RDMAP_SEND;
 }
 
+/* Requests that only change what STags mean.  Completion status. */
+static int run_local(struct swp_qp *qp)
+{
+	const struct swp_sqe *e = &qp->tx.sqe;
+
+	switch (e->opcode) {
+	case SWP_OP_REG_MR:
+		return swp_mr_fast_reg(qp, e->rkey, e->remote_addr) ?
+		       IB_WC_MW_BIND_ERR : 0;
+	case SWP_OP_LOCAL_INV:
+		return swp_mr_local_inv(qp, e->inv_stag) ?
+		       IB_WC_LOC_QP_OP_ERR : 0;
+	default:
+		swp_qp_stat_inc(qp, WQE_INVALID);
+		return IB_WC_LOC_QP_OP_ERR;
+	}
+}
+
+static void local_done(struct swp_qp *qp, struct swp_slot *s)
+{
+	qp->tx.kind = SWP_TX_NONE;
+	s->state = SWP_SLOT_DONE;
+	/* the next batch that is done must not look at this slot's next user */
+	if (qp->sq_acked == qp->sq_tx - 1)
+		qp->sq_acked++;
+	swp_sq_complete(qp);
+}
+
 /* Takes the next request from the SQ.  False: none, or it has to wait. */
 static bool next_sqe(struct swp_qp *qp)
 {
@@ -313,6 +348,7 @@ static bool next_sqe(struct swp_qp *qp)
 	if (!qp->sq.entries)
 		return false;
 	ctrl = swp_ring_ctrl(&qp->sq);
+again:
 	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
 	if (prod == qp->sq_tx) {
@@ -344,7 +380,7 @@ static bool next_sqe(struct swp_qp *qp)
 	if ((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons)
 		return false;
 	/* the queue may have a place more, for an RTR */
-	if (op == SWP_OP_READ && qp->orq_prod - qp->orq_cons >= qp->sp.ord &&
+	if (is_read(op) && qp->orq_prod - qp->orq_cons >= qp->sp.ord &&
 	    qp->sp.ord)
 		return false;
 
@@ -389,6 +425,7 @@ static bool next_sqe(struct swp_qp *qp)
 		s->wire_id = tx->msn;
 		break;
 	case SWP_OP_READ:
+	case SWP_OP_READ_INV:
 		/*
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
@@ -403,9 +440,13 @@ static bool next_sqe(struct swp_qp *qp)
 		}
 		return true;
 	default:
-		swp_qp_stat_inc(qp, WQE_INVALID);
-		local_error(qp, IB_WC_LOC_QP_OP_ERR);
-		return false;
+		status = run_local(qp);
+		if (status) {
+			local_error(qp, status);
+			return false;
+		}
+		local_done(qp, s);
+		goto again;
 	}
 	if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0)) {
 		local_error(qp, IB_WC_LOC_PROT_ERR);

@@ -41,6 +41,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
 	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->max_pkeys = 1;
+	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
+	attr->max_fast_reg_page_list_len = SWP_MAX_FAST_BLOCKS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	return 0;
 }
@@ -436,6 +438,22 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
 		break;
+	case IB_WR_RDMA_READ_WITH_INV:
+		e->opcode = SWP_OP_READ_INV;
+		e->remote_addr = rdma_wr(wr)->remote_addr;
+		e->rkey = rdma_wr(wr)->rkey;
+		e->inv_stag = wr->ex.invalidate_rkey;
+		break;
+	case IB_WR_REG_MR:
+		/* the region is found by its key, as with every other request */
+		e->opcode = SWP_OP_REG_MR;
+		e->rkey = reg_wr(wr)->key;
+		e->remote_addr = reg_wr(wr)->access;
+		return reg_wr(wr)->mr->pd == qp->base.pd ? 0 : -EINVAL;
+	case IB_WR_LOCAL_INV:
+		e->opcode = SWP_OP_LOCAL_INV;
+		e->inv_stag = wr->ex.invalidate_rkey;
+		return 0;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -565,6 +583,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.driver_id = SWP_DRIVER_ID,
 	.uverbs_abi_ver = SWP_ABI_VERSION,
 
+	.alloc_mr = swp_alloc_mr,
 	.alloc_hw_port_stats = swp_alloc_port_stats,
 	.alloc_pd = alloc_pd,
 	.alloc_ucontext = alloc_ucontext,
@@ -592,6 +611,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.iw_get_qp = iw_get_qp,
 	.iw_reject = swp_cm_reject,
 	.iw_rem_ref = iw_rem_ref,
+	.map_mr_sg = swp_map_mr_sg,
 	.mmap = swp_mmap,
 	.mmap_free = swp_mmap_free,
 	.modify_qp = modify_qp,

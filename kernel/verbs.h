@@ -26,6 +26,9 @@ struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			      int access, struct ib_udata *udata);
 #endif
 int swp_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
+struct ib_mr *swp_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_sg);
+int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
+		  unsigned int *off);
 
 /* cq.c */
 #ifdef SWP_HAVE_CREATE_CQ_ATTRS

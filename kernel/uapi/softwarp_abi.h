@@ -123,6 +123,7 @@ enum swp_opcode {
 	SWP_OP_RECV		= 16,	/* in CQEs */
 	SWP_OP_REG_MR		= 32,	/* kernel consumers */
 	SWP_OP_LOCAL_INV	= 33,
+	SWP_OP_READ_INV		= 34,	/* inv_stag: our own, invalidated then */
 };
 
 enum swp_wqe_flags {
