@@ -15,7 +15,9 @@ struct swp_params swp_params = {
 	.max_mr = 1 << 20,
 	.max_pd = 65536,
 	.max_ucontext = 16384,
+	.max_srq = 65536,
 	.max_qp_wr = 32768,
+	.max_srq_wr = 32768,
 	.max_cqe = 1 << 20,
 	.max_pending = 4096,
 	.handshake_ms = 10000,
@@ -42,8 +44,12 @@ module_param_named(max_pd, swp_params.max_pd, uint, 0644);
 MODULE_PARM_DESC(max_pd, "protection domains per device (65536)");
 module_param_named(max_ucontext, swp_params.max_ucontext, uint, 0644);
 MODULE_PARM_DESC(max_ucontext, "open user contexts per device (16384)");
+module_param_named(max_srq, swp_params.max_srq, uint, 0644);
+MODULE_PARM_DESC(max_srq, "shared receive queues per device (65536)");
 module_param_named(max_qp_wr, swp_params.max_qp_wr, uint, 0644);
 MODULE_PARM_DESC(max_qp_wr, "entries of one send or receive queue (32768)");
+module_param_named(max_srq_wr, swp_params.max_srq_wr, uint, 0644);
+MODULE_PARM_DESC(max_srq_wr, "entries of one shared receive queue (32768)");
 module_param_named(max_cqe, swp_params.max_cqe, uint, 0644);
 MODULE_PARM_DESC(max_cqe, "entries of one completion queue (1048576)");
 module_param_named(max_pending, swp_params.max_pending, uint, 0644);

@@ -263,12 +263,20 @@ static void set_state(struct swp_qp *qp, enum swp_qp_state state)
 	spin_unlock_bh(&qp->lock);
 }
 
+/* A QP that takes nothing from its shared receive queue any more says so, once. */
+static void last_wqe(struct swp_qp *qp)
+{
+	if (qp->srq && !test_and_set_bit(SWP_QPF_LAST_WQE, &qp->flags))
+		swp_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 /* Engines stop, queues are flushed; the stream itself may linger. */
 static void enter_error(struct swp_qp *qp)
 {
 	qp->rx.swallow = true;
 	set_state(qp, SWP_QP_ERROR);
 	swp_qp_flush(qp);
+	last_wqe(qp);
 }
 
 void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
@@ -876,6 +884,7 @@ static void modify_err(struct swp_qp *qp)
 	if (!llp) {
 		set_state(qp, SWP_QP_ERROR);
 		swp_qp_flush(qp);
+		last_wqe(qp);
 		return;
 	}
 	lock_sock(llp->sock->sk);

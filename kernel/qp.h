@@ -181,6 +181,7 @@ enum swp_qp_flag {
 	SWP_QPF_CLOSED,		/* the stream has ended: let go of it */
 	/* what has happened */
 	SWP_QPF_FIN_SEEN,
+	SWP_QPF_LAST_WQE,	/* the event was raised */
 	SWP_QPF_STARTED,
 };
 
@@ -208,6 +209,7 @@ struct swp_qp {
 
 	struct swp_cq *scq;
 	struct swp_cq *rcq;
+	struct swp_srq *srq;	/* NULL: receives come from rq */
 	struct swp_ring sq;
 	struct swp_ring rq;
 	struct swp_slot *slots;
@@ -314,6 +316,23 @@ bool swp_tx_wanted(const struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 void swp_tx_cut(struct swp_qp *qp);
+
+/*
+ * rx.c: copy the receive request with index @cons out of a ring, and check it.
+ * @left: set to the number of requests behind it
+ * Returns 0; -ENOBUFS: there is none; -EINVAL: its owner wrote nonsense, and
+ * rx->in_msg says whether there was a request at all.  The owner of @cons has
+ * locked it, and moves it on when rx->in_msg is set.
+ */
+int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
+		  u32 max_sge, u32 *left);
+
+/* verbs.c: requests of a kernel consumer; posters are serialised by the caller */
+int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
+		 const struct ib_recv_wr **bad);
+
+/* srq.c: the next request, as swp_rqe_fetch().  Socket lock held. */
+int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx);
 
 /* rx.c: socket lock held */
 void swp_rx_run(struct swp_qp *qp);

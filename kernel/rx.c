@@ -46,6 +46,9 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype
 static bool rqe_posted(const struct swp_qp *qp)
 {
 	/* only a first look, take_rqe() is the one that counts */
+	if (qp->srq)
+		return READ_ONCE(swp_ring_ctrl(&qp->srq->ring)->prod) !=
+		       READ_ONCE(qp->srq->cons);
 	return qp->rq.entries &&
 	       READ_ONCE(swp_ring_ctrl(&qp->rq)->prod) != qp->rq_cons;
 }
@@ -177,35 +180,24 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* Send family --------------------------------------------------------------*/
 
-/*
- * Takes the next receive request.  Returns 0, -ENOBUFS (none posted), -EINVAL
- * (its owner wrote nonsense).
- */
-static int take_rqe(struct swp_qp *qp)
+int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
+		  u32 max_sge, u32 *left)
 {
-	struct swp_ring_ctrl *ctrl;
-	struct swp_rx *rx = &qp->rx;
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
 	struct swp_rqe rqe;
 	const void *src;
 	u64 space = 0;
 	u32 i, prod;
 	int ret = 0;
 
-	if (!qp->rq.entries)
-		return -ENOBUFS;
-	ctrl = swp_ring_ctrl(&qp->rq);
-	spin_lock_bh(&qp->lock);
 	/* pairs with the poster's release of prod */
 	prod = smp_load_acquire(&ctrl->prod);
-	if (prod == qp->rq_cons) {
-		ret = -ENOBUFS;
-		goto out;
-	}
-	if (prod - qp->rq_cons > qp->rq.entries) {
-		ret = -EINVAL;
-		goto out;
-	}
-	src = swp_ring_slot(&qp->rq, qp->rq_cons);
+	if (prod == cons)
+		return -ENOBUFS;
+	if (prod - cons > ring->entries)
+		return -EINVAL;
+	*left = prod - cons - 1;
+	src = swp_ring_slot(ring, cons);
 	memcpy(&rqe, src, sizeof(rqe));
 	barrier();	/* the copy is what is checked and used */
 	rx->wr_id = rqe.wr_id;
@@ -213,7 +205,7 @@ static int take_rqe(struct swp_qp *qp)
 	rx->num_sge = rqe.num_sge;
 	rx->sge_i = 0;
 	rx->sge_off = 0;
-	if (rqe.num_sge > qp->max_recv_sge) {
+	if (rqe.num_sge > max_sge) {
 		rx->num_sge = 0;
 		ret = -EINVAL;
 	}
@@ -223,10 +215,27 @@ static int take_rqe(struct swp_qp *qp)
 		space += rx->sge[i].length;
 	/* no message is longer than MO can count */
 	rx->space = min_t(u64, space, U32_MAX);
-	qp->rq_cons++;
-	/* pairs with the poster's acquire load of cons */
-	smp_store_release(&ctrl->cons, qp->rq_cons);
-out:
+	return ret;
+}
+
+/* Takes the next receive request of the QP, see swp_rqe_fetch(). */
+static int take_rqe(struct swp_qp *qp)
+{
+	u32 left;
+	int ret;
+
+	if (qp->srq)
+		return swp_srq_take(qp->srq, &qp->rx);
+	if (!qp->rq.entries)
+		return -ENOBUFS;
+	spin_lock_bh(&qp->lock);
+	ret = swp_rqe_fetch(&qp->rx, &qp->rq, qp->rq_cons, qp->max_recv_sge,
+			    &left);
+	if (qp->rx.in_msg) {
+		qp->rq_cons++;
+		/* pairs with the poster's acquire load of cons */
+		smp_store_release(&swp_ring_ctrl(&qp->rq)->cons, qp->rq_cons);
+	}
 	spin_unlock_bh(&qp->lock);
 	return ret;
 }

@@ -35,7 +35,9 @@ struct swp_params {
 	uint max_mr;		/* memory regions per device */
 	uint max_pd;		/* protection domains per device */
 	uint max_ucontext;	/* user contexts per device */
+	uint max_srq;		/* shared receive queues per device */
 	uint max_qp_wr;		/* entries of one SQ or RQ */
+	uint max_srq_wr;	/* entries of one shared receive queue */
 	uint max_cqe;		/* entries of one CQ */
 	uint max_pending;	/* MPA handshakes in progress per listener */
 	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
@@ -87,6 +89,7 @@ struct swp_device {
 
 	atomic_t num_qp;
 	atomic_t num_cq;
+	atomic_t num_srq;
 	atomic_t num_mr;
 	atomic_t num_pd;
 	atomic_t num_ucontext;
@@ -154,6 +157,22 @@ struct swp_cq {
 };
 
 #define to_swp_cq(x)	container_of(x, struct swp_cq, base)
+
+/* Shared receive queue ------------------------------------------------------*/
+
+struct swp_srq {
+	struct ib_srq base;
+	struct swp_device *dev;
+	struct swp_ring ring;
+	u32 max_sge;
+	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
+	u32 cons;
+	u32 limit;		/* event when fewer are left; 0 = none wanted */
+	bool broken;		/* the owner was told */
+	spinlock_t post_lock;	/* kernel posters; irq safe */
+};
+
+#define to_swp_srq(x)	container_of(x, struct swp_srq, base)
 
 /* Memory --------------------------------------------------------------------*/
 

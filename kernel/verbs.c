@@ -34,6 +34,9 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_sge_rd = SWP_MAX_SGE;
 	attr->max_cq = swp_params.max_cq;
 	attr->max_cqe = swp_params.max_cqe;
+	attr->max_srq = swp_params.max_srq;
+	attr->max_srq_wr = swp_params.max_srq_wr;
+	attr->max_srq_sge = SWP_MAX_SGE;
 	attr->max_mr = swp_params.max_mr;
 	attr->max_pd = swp_params.max_pd;
 	attr->max_qp_rd_atom = swp_params.max_ird;
@@ -178,7 +181,7 @@ static int check_qp_attr(const struct ib_qp_init_attr *attr)
 {
 	const struct ib_qp_cap *cap = &attr->cap;
 
-	if (attr->create_flags || attr->qp_type != IB_QPT_RC || attr->srq)
+	if (attr->create_flags || attr->qp_type != IB_QPT_RC)
 		return -EOPNOTSUPP;
 	if (!attr->send_cq || !attr->recv_cq)
 		return -EINVAL;
@@ -214,7 +217,8 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 
 	stride = sizeof(struct swp_rqe) +
 		 qp->max_recv_sge * sizeof(struct swp_sge);
-	ret = swp_ring_alloc(&qp->rq, attr->cap.max_recv_wr, stride, uctx);
+	ret = swp_ring_alloc(&qp->rq, qp->srq ? 0 : attr->cap.max_recv_wr,
+			     stride, uctx);
 	if (ret)
 		goto err_sq;
 	if (qp->sq.entries) {
@@ -272,6 +276,7 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	qp->dev = dev;
 	qp->scq = to_swp_cq(attr->send_cq);
 	qp->rcq = to_swp_cq(attr->recv_cq);
+	qp->srq = attr->srq ? to_swp_srq(attr->srq) : NULL;
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->user = !!udata;
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
@@ -373,6 +378,7 @@ static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->qp_context = ibqp->qp_context;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
 	init->cap = attr->cap;
 	init->qp_type = IB_QPT_RC;
 	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
@@ -513,34 +519,25 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	return ret;
 }
 
-static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
-		     const struct ib_recv_wr **bad)
+int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
+		 const struct ib_recv_wr **bad)
 {
-	struct swp_qp *qp = to_swp_qp(ibqp);
-	struct swp_ring_ctrl *ctrl;
-	unsigned long flags;
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
+	u32 prod = ctrl->prod;
 	struct swp_rqe *e;
 	int ret = 0;
-	u32 prod;
 
-	if (qp->user || !qp->rq.entries) {
-		*bad = wr;
-		return -EINVAL;
-	}
-	ctrl = swp_ring_ctrl(&qp->rq);
-	spin_lock_irqsave(&qp->rq_post_lock, flags);
-	prod = ctrl->prod;
 	for (; wr; wr = wr->next) {
 		/* pairs with the engine's release of cons */
-		if (prod - smp_load_acquire(&ctrl->cons) >= qp->rq.entries) {
+		if (prod - smp_load_acquire(&ctrl->cons) >= ring->entries) {
 			ret = -ENOMEM;
 			break;
 		}
-		if (wr->num_sge < 0 || wr->num_sge > qp->max_recv_sge) {
+		if (wr->num_sge < 0 || wr->num_sge > max_sge) {
 			ret = -EINVAL;
 			break;
 		}
-		e = swp_ring_slot(&qp->rq, prod);
+		e = swp_ring_slot(ring, prod);
 		e->wr_id = wr->wr_id;
 		e->num_sge = wr->num_sge;
 		copy_sges((struct swp_sge *)(e + 1), wr->sg_list, wr->num_sge);
@@ -548,13 +545,29 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 	/* pairs with the engine's acquire load of prod */
 	smp_store_release(&ctrl->prod, prod);
-	/* pairs with the barrier in flush: it sees the request or we see kick */
-	smp_mb();
-	if (READ_ONCE(ctrl->kick))
-		swp_qp_kick(qp);
-	spin_unlock_irqrestore(&qp->rq_post_lock, flags);
 	if (ret)
 		*bad = wr;
+	return ret;
+}
+
+static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		     const struct ib_recv_wr **bad)
+{
+	struct swp_qp *qp = to_swp_qp(ibqp);
+	unsigned long flags;
+	int ret;
+
+	if (qp->user || !qp->rq.entries) {
+		*bad = wr;
+		return -EINVAL;
+	}
+	spin_lock_irqsave(&qp->rq_post_lock, flags);
+	ret = swp_rqe_post(&qp->rq, qp->max_recv_sge, wr, bad);
+	/* pairs with the barrier in flush: it sees the request or we see kick */
+	smp_mb();
+	if (READ_ONCE(swp_ring_ctrl(&qp->rq)->kick))
+		swp_qp_kick(qp);
+	spin_unlock_irqrestore(&qp->rq_post_lock, flags);
 	return ret;
 }
 
@@ -589,12 +602,14 @@ const struct ib_device_ops swp_dev_ops = {
 	.alloc_ucontext = alloc_ucontext,
 	.create_cq = swp_create_cq,
 	.create_qp = create_qp,
+	.create_srq = swp_create_srq,
 	.dealloc_driver = swp_dealloc_driver,
 	.dealloc_pd = dealloc_pd,
 	.dealloc_ucontext = dealloc_ucontext,
 	.dereg_mr = swp_dereg_mr,
 	.destroy_cq = swp_destroy_cq,
 	.destroy_qp = destroy_qp,
+	.destroy_srq = swp_destroy_srq,
 	.device_group = &swp_policy_group,
 	.disassociate_ucontext = disassociate_ucontext,
 	.fill_res_cq_entry = swp_fill_res_cq,
@@ -615,19 +630,23 @@ const struct ib_device_ops swp_dev_ops = {
 	.mmap = swp_mmap,
 	.mmap_free = swp_mmap_free,
 	.modify_qp = modify_qp,
+	.modify_srq = swp_modify_srq,
 	.poll_cq = swp_poll_cq,
 	.post_recv = post_recv,
 	.post_send = post_send,
+	.post_srq_recv = swp_post_srq_recv,
 	.query_device = query_device,
 	.query_gid = query_gid,
 	.query_pkey = query_pkey,
 	.query_port = query_port,
 	.query_qp = query_qp,
+	.query_srq = swp_query_srq,
 	.reg_user_mr = swp_reg_user_mr,
 	.req_notify_cq = swp_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, swp_cq, base),
 	INIT_RDMA_OBJ_SIZE(ib_pd, swp_pd, base),
 	INIT_RDMA_OBJ_SIZE(ib_qp, swp_qp, base),
+	INIT_RDMA_OBJ_SIZE(ib_srq, swp_srq, base),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, swp_ucontext, base),
 };

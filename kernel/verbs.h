@@ -42,6 +42,16 @@ int swp_destroy_cq(struct ib_cq *cq, struct ib_udata *udata);
 int swp_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
 int swp_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);
 
+/* srq.c */
+int swp_create_srq(struct ib_srq *srq, struct ib_srq_init_attr *attr,
+		   struct ib_udata *udata);
+int swp_destroy_srq(struct ib_srq *srq, struct ib_udata *udata);
+int swp_modify_srq(struct ib_srq *srq, struct ib_srq_attr *attr,
+		   enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int swp_query_srq(struct ib_srq *srq, struct ib_srq_attr *attr);
+int swp_post_srq_recv(struct ib_srq *srq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad);
+
 /* stats.c */
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,

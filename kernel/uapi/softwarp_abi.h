@@ -64,6 +64,14 @@ struct swp_create_qp_resp {
 	__u32 max_inline;	/* granted, bytes */
 };
 
+struct swp_create_srq_resp {
+	__aligned_u64 ring_key;
+	__u32 ring_bytes;
+	__u32 entries;
+	__u32 stride;		/* bytes from one RQE to the next, multiple of 16 */
+	__u32 reserved;
+};
+
 /* No request or response tails: alloc_pd, reg_mr, dereg_mr, modify, query. */
 
 /* Rings ------------------------------------------------------------------- */
@@ -80,6 +88,8 @@ struct swp_create_qp_resp {
  * RQ: user space fills RQEs and stores prod (release), then executes a full
  * barrier and loads kick, which is non-zero only in the error state, where the
  * same doorbell makes the kernel flush what was posted.
+ *
+ * A shared receive queue is the same; its kick stays 0.
  *
  * A slot may be reused once cons has passed it.
  *
