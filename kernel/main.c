@@ -39,7 +39,7 @@ MODULE_PARM_DESC(max_qp, "QPs per device (65536)");
 module_param_named(max_cq, swp_params.max_cq, uint, 0644);
 MODULE_PARM_DESC(max_cq, "CQs per device (65536)");
 module_param_named(max_mr, swp_params.max_mr, uint, 0644);
-MODULE_PARM_DESC(max_mr, "memory regions per device (1048576)");
+MODULE_PARM_DESC(max_mr, "memory regions and windows per device (1048576)");
 module_param_named(max_pd, swp_params.max_pd, uint, 0644);
 MODULE_PARM_DESC(max_pd, "protection domains per device (65536)");
 module_param_named(max_ucontext, swp_params.max_ucontext, uint, 0644);

@@ -153,10 +153,10 @@ void swp_mr_put(struct swp_mr *mr)
 	local_bh_enable();
 }
 
-int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
+int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access)
 {
-	if (mr->base.pd != pd)
+	if (mr->base.pd != qp->base.pd || (mr->qpn && mr->qpn != qp->qpn))
 		return -EPERM;
 	if ((mr->access & access) != access)
 		return -EACCES;
@@ -175,6 +175,10 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len)
 	struct page *page;
 	u64 pos;
 
+	if (mr->kind == SWP_MR_WINDOW) {
+		addr = mr->parent_addr + (addr - mr->iova);
+		mr = mr->parent;
+	}
 	if (mr->kind == SWP_MR_DMA) {
 		void *va = (void *)(uintptr_t)addr;
 
@@ -206,7 +210,9 @@ struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off
 
 	if (!mr)
 		return ERR_PTR(-EFAULT);
-	if (swp_mr_check(mr, qp->base.pd, sge->addr + off, len, access) ||
+	/* a window is for peers */
+	if (mr->kind == SWP_MR_WINDOW ||
+	    swp_mr_check(mr, qp, sge->addr + off, len, access) ||
 	    sge->addr + off < sge->addr) {
 		swp_mr_put(mr);
 		return ERR_PTR(-EFAULT);
@@ -316,8 +322,8 @@ static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	if (!length || start + length < start || iova + length < iova)
 		return ERR_PTR(-EINVAL);
 	if (access & ~(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-		       IB_ACCESS_REMOTE_READ | IB_ZERO_BASED |
-		       IB_ACCESS_RELAXED_ORDERING))
+		       IB_ACCESS_REMOTE_READ | IB_ACCESS_MW_BIND |
+		       IB_ZERO_BASED | IB_ACCESS_RELAXED_ORDERING))
 		return ERR_PTR(-EOPNOTSUPP);
 	if (access & IB_ZERO_BASED)
 		iova = 0;
@@ -364,20 +370,33 @@ struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 }
 #endif
 
-/*
- * After return nothing reads or writes the memory any more: the STag is gone
- * from the table, and placements that had found it are over (they hold their
- * reference for one FPDU).  Pages that TCP still has to send keep their own
- * page references.
- */
-int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+static void erase_mr(struct swp_mr *mr)
 {
-	struct swp_mr *mr = to_swp_mr(ibmr);
-
 	xa_erase(&mr->dev->mrs, mr->stag >> 8);
 	drop_ref(mr);
 	wait_for_completion(&mr->idle);
 	free_mr(mr);
+}
+
+/*
+ * After return nothing reads or writes the memory any more: the STag is gone
+ * from the table, and placements that had found it are over (they hold their
+ * reference for one FPDU).  Pages that TCP still has to send keep their own
+ * page references.  -EBUSY as long as a memory window is bound to it.
+ */
+int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct swp_mr *mr = to_swp_mr(ibmr);
+	bool bound;
+
+	spin_lock_bh(&mr->dev->mw_lock);
+	bound = mr->windows;
+	if (!bound)
+		set_bit(SWP_MRF_INVALID, &mr->flags);
+	spin_unlock_bh(&mr->dev->mw_lock);
+	if (bound)
+		return -EBUSY;
+	erase_mr(mr);
 	return 0;
 }
 
@@ -470,18 +489,44 @@ static bool invalidate(struct swp_mr *mr)
 	return true;
 }
 
+/* mw_lock held */
+static void unbind(struct swp_mr *mw)
+{
+	invalidate(mw);
+	if (mw->parent)
+		mw->parent->windows--;
+	mw->parent = NULL;
+}
+
+/* Returns 0, or -ENOENT when somebody else was faster. */
+static int invalidate_stag(struct swp_mr *mr, u32 stag)
+{
+	int ret = 0;
+
+	if (mr->kind != SWP_MR_WINDOW)
+		return invalidate(mr) ? 0 : -ENOENT;
+	spin_lock(&mr->dev->mw_lock);
+	if (mr->stag != stag || test_bit(SWP_MRF_INVALID, &mr->flags))
+		ret = -ENOENT;
+	else
+		unbind(mr);
+	spin_unlock(&mr->dev->mw_lock);
+	return ret;
+}
+
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 {
 	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
-	int ret = 0;
+	int ret;
 
 	if (!mr)
 		return -ENOENT;
 	if (mr->base.pd != qp->base.pd || mr->kind == SWP_MR_DMA ||
+	    (mr->kind == SWP_MR_WINDOW && mr->qpn != qp->qpn) ||
 	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
 		ret = -EPERM;
-	else if (!invalidate(mr))
-		ret = -ENOENT;
+	else
+		ret = invalidate_stag(mr, stag);
 	swp_mr_put(mr);
 	return ret;
 }
@@ -489,14 +534,112 @@ int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 int swp_mr_local_inv(struct swp_qp *qp, u32 stag)
 {
 	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
-	int ret = 0;
+	int ret;
 
 	if (!mr)
 		return -ENOENT;
-	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_FAST)
+	if (mr->base.pd != qp->base.pd ||
+	    !(mr->kind == SWP_MR_FAST ||
+	      (mr->kind == SWP_MR_WINDOW && mr->qpn == qp->qpn)))
 		ret = -EINVAL;
-	else if (!invalidate(mr))
-		ret = -ENOENT;
+	else
+		ret = invalidate_stag(mr, stag);
 	swp_mr_put(mr);
+	return ret;
+}
+
+/* Memory windows ---------------------------------------------------------- */
+
+int swp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct swp_mr *mr = new_mr(ibmw->pd, 0);
+	int ret;
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	mr->kind = SWP_MR_WINDOW;
+	mr->type_2 = ibmw->type == IB_MW_TYPE_2;
+	set_bit(SWP_MRF_INVALID, &mr->flags);
+	ret = publish_mr(mr);
+	if (ret) {
+		free_mr(mr);
+		return ret;
+	}
+	ibmw->rkey = mr->stag;
+	to_swp_mw(ibmw)->mr = mr;
+	return 0;
+}
+
+int swp_dealloc_mw(struct ib_mw *ibmw)
+{
+	struct swp_mr *mr = to_swp_mw(ibmw)->mr;
+	struct swp_device *dev = mr->dev;
+
+	/* no bind finds it, and no invalidation but one that has found it */
+	xa_erase(&dev->mrs, mr->stag >> 8);
+	drop_ref(mr);
+	wait_for_completion(&mr->idle);
+	spin_lock_bh(&dev->mw_lock);
+	unbind(mr);
+	spin_unlock_bh(&dev->mw_lock);
+	free_mr(mr);
+	return 0;
+}
+
+/* mw_lock held */
+static int bind_to(struct swp_qp *qp, struct swp_mr *mw, u32 key,
+		   const struct swp_bind *b)
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, b->lkey);
+	int ret = -EINVAL;
+
+	if (!mr)
+		return -ENOENT;
+	if (mr->kind != SWP_MR_USER)
+		goto out;
+	ret = swp_mr_check(mr, qp, b->addr, b->length, IB_ACCESS_MW_BIND |
+			   (b->access & IB_ACCESS_REMOTE_WRITE ?
+			    IB_ACCESS_LOCAL_WRITE : 0));
+	if (ret)
+		goto out;
+	mw->parent = mr;
+	mr->windows++;
+	mw->parent_addr = b->addr;
+	mw->iova = b->access & IB_ZERO_BASED ? 0 : b->addr;
+	mw->length = b->length;
+	mw->access = b->access;
+	mw->qpn = mw->type_2 ? qp->qpn : 0;
+	WRITE_ONCE(mw->stag, key);
+	/* pairs with the acquire in swp_mr_get() */
+	clear_bit_unlock(SWP_MRF_INVALID, &mw->flags);
+out:
+	swp_mr_put(mr);
+	return ret;
+}
+
+int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
+{
+	struct swp_mr *mw = find_mr(qp->dev, key);
+	int ret = -EINVAL;
+
+	if (!mw)
+		return -ENOENT;
+	spin_lock(&qp->dev->mw_lock);
+	if (mw->kind != SWP_MR_WINDOW || mw->base.pd != qp->base.pd ||
+	    (b->access & ~(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+			   IB_ZERO_BASED)))
+		goto out;
+	/* type 2 has to be free, type 1 is taken from where it was bound */
+	if (mw->type_2) {
+		if (!test_bit(SWP_MRF_INVALID, &mw->flags) || !b->length)
+			goto out;
+	} else {
+		unbind(mw);
+		WRITE_ONCE(mw->stag, key);
+	}
+	ret = b->length ? bind_to(qp, mw, key, b) : 0;
+out:
+	spin_unlock(&qp->dev->mw_lock);
+	swp_mr_put(mw);
 	return ret;
 }

@@ -356,11 +356,11 @@ struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag);
 void swp_mr_put(struct swp_mr *mr);
 
 /*
- * swp_mr_check - may @len bytes at @addr be accessed?
- * Returns 0, -EACCES (right missing), -EPERM (other PD), -ERANGE (bounds),
+ * swp_mr_check - may @len bytes at @addr be accessed through this QP?
+ * Returns 0, -EACCES (right missing), -EPERM (other PD or QP), -ERANGE (bounds),
  * -EOVERFLOW (address wraps).
  */
-int swp_mr_check(const struct swp_mr *mr, const struct ib_pd *pd, u64 addr,
+int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access);
 /*
  * The page and the offset in it of @addr, which swp_mr_check() has allowed;
@@ -390,6 +390,13 @@ int swp_mr_local_inv(struct swp_qp *qp, u32 stag);
  * Returns 0, -ENOENT, or -EINVAL: it is valid already, or not such a region.
  */
 int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access);
+
+/*
+ * A memory window becomes STag @key for a part of a region, or for nothing.
+ * Socket lock held.  Returns 0; -ENOENT: no such window or region; -EINVAL: not
+ * to be bound so; -EACCES, -ERANGE: the region does not allow it.
+ */
+int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b);
 
 /* Local access: lkey to region, checked. ERR_PTR(-EFAULT) when not allowed. */
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,

@@ -153,7 +153,7 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 	if (!mr)
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
 			      SWP_DT_INVALID_STAG);
-	ret = swp_mr_check(mr, qp->base.pd, s->to, s->payload,
+	ret = swp_mr_check(mr, qp, s->to, s->payload,
 			   IB_ACCESS_REMOTE_WRITE);
 	if (!ret)
 		place(mr, s->to, &f->payload, s->payload);
@@ -348,7 +348,7 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 		if (!mr)
 			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
 				      SWP_RP_INVALID_STAG);
-		ret = swp_mr_check(mr, qp->base.pd, r.src_to, r.size,
+		ret = swp_mr_check(mr, qp, r.src_to, r.size,
 				   IB_ACCESS_REMOTE_READ);
 		swp_mr_put(mr);
 		if (ret)

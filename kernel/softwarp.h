@@ -86,6 +86,7 @@ struct swp_device {
 	struct xarray qps;		/* QP number -> struct swp_qp */
 	u32 qp_next;
 	struct xarray mrs;		/* STag index -> struct swp_mr, RCU */
+	spinlock_t mw_lock;		/* which window is bound to what; bh safe */
 
 	atomic_t num_qp;
 	atomic_t num_cq;
@@ -180,6 +181,7 @@ enum swp_mr_kind {
 	SWP_MR_USER,		/* ib_umem */
 	SWP_MR_DMA,		/* all kernel memory, addresses are virtual */
 	SWP_MR_FAST,		/* alloc_mr(): registered by work requests */
+	SWP_MR_WINDOW,		/* alloc_mw(): a part of another one, for peers */
 };
 
 /* Blocks that a fast registration may have */
@@ -205,12 +207,24 @@ struct swp_mr {
 	u32 max_blocks;
 	u32 num_blocks;
 	u8 block_shift;
+	struct swp_mr *parent;	/* WINDOW: bound to, or NULL; dev->mw_lock */
+	u64 parent_addr;	/* WINDOW: what iova is there */
+	u32 qpn;		/* WINDOW: the only QP it is for; 0 = any of the PD */
+	bool type_2;		/* WINDOW */
+	u32 windows;		/* USER: bound to it; dev->mw_lock */
 	refcount_t ref;		/* the table's and one per placement running */
 	struct completion idle;	/* the last of them is gone */
 	struct rcu_head rcu;
 };
 
 #define to_swp_mr(x)	container_of(x, struct swp_mr, base)
+
+struct swp_mw {
+	struct ib_mw base;
+	struct swp_mr *mr;	/* outlives it by a grace period */
+};
+
+#define to_swp_mw(x)	container_of(x, struct swp_mw, base)
 
 /* Queue pair ----------------------------------------------------------------*/
 

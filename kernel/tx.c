@@ -227,6 +227,14 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	}
 	if (e->num_sge > qp->max_send_sge)
 		return IB_WC_LOC_QP_OP_ERR;
+	if (e->opcode == SWP_OP_BIND_MW || e->opcode == SWP_OP_LOCAL_INV) {
+		if (e->num_sge)
+			return IB_WC_LOC_QP_OP_ERR;
+		memcpy(sge, src + sizeof(*e), sizeof(struct swp_bind));
+		barrier();	/* as above */
+		tx->len = 0;
+		return 0;
+	}
 	memcpy(sge, src + sizeof(*e), e->num_sge * sizeof(*sge));
 	barrier();
 	for (i = 0; i < e->num_sge; i++)
@@ -318,6 +326,10 @@ static int run_local(struct swp_qp *qp)
 	case SWP_OP_LOCAL_INV:
 		return swp_mr_local_inv(qp, e->inv_stag) ?
 		       IB_WC_LOC_QP_OP_ERR : 0;
+	case SWP_OP_BIND_MW:
+		return swp_mw_bind(qp, e->rkey,
+				   (struct swp_bind *)tx_sge(&qp->tx)) ?
+		       IB_WC_MW_BIND_ERR : 0;
 	default:
 		swp_qp_stat_inc(qp, WQE_INVALID);
 		return IB_WC_LOC_QP_OP_ERR;
@@ -603,7 +615,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 		mr = swp_mr_get(qp->dev, r->src_stag);
 		if (!mr)
 			return -EFAULT;
-		ret = swp_mr_check(mr, qp->base.pd, r->src_to + tx->off, n,
+		ret = swp_mr_check(mr, qp, r->src_to + tx->off, n,
 				   IB_ACCESS_REMOTE_READ);
 		if (!ret && !add_payload_mr(qp, mr, r->src_to + tx->off, n))
 			ret = -ENOMEM;

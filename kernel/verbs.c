@@ -44,7 +44,10 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
 	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->max_pkeys = 1;
-	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
+	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS |
+				 IB_DEVICE_MEM_WINDOW |
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
+	attr->max_mw = swp_params.max_mr;
 	attr->max_fast_reg_page_list_len = SWP_MAX_FAST_BLOCKS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	return 0;
@@ -597,12 +600,14 @@ const struct ib_device_ops swp_dev_ops = {
 	.uverbs_abi_ver = SWP_ABI_VERSION,
 
 	.alloc_mr = swp_alloc_mr,
+	.alloc_mw = swp_alloc_mw,
 	.alloc_hw_port_stats = swp_alloc_port_stats,
 	.alloc_pd = alloc_pd,
 	.alloc_ucontext = alloc_ucontext,
 	.create_cq = swp_create_cq,
 	.create_qp = create_qp,
 	.create_srq = swp_create_srq,
+	.dealloc_mw = swp_dealloc_mw,
 	.dealloc_driver = swp_dealloc_driver,
 	.dealloc_pd = dealloc_pd,
 	.dealloc_ucontext = dealloc_ucontext,
@@ -645,6 +650,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.req_notify_cq = swp_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, swp_cq, base),
+	INIT_RDMA_OBJ_SIZE(ib_mw, swp_mw, base),
 	INIT_RDMA_OBJ_SIZE(ib_pd, swp_pd, base),
 	INIT_RDMA_OBJ_SIZE(ib_qp, swp_qp, base),
 	INIT_RDMA_OBJ_SIZE(ib_srq, swp_srq, base),

@@ -27,6 +27,8 @@ struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 #endif
 int swp_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 struct ib_mr *swp_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_sg);
+int swp_alloc_mw(struct ib_mw *mw, struct ib_udata *udata);
+int swp_dealloc_mw(struct ib_mw *mw);
 int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
 		  unsigned int *off);
 

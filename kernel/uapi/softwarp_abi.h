@@ -128,12 +128,13 @@ enum swp_opcode {
 	SWP_OP_READ		= 1,
 	SWP_OP_SEND		= 2,
 	SWP_OP_SEND_INV		= 3,
+	SWP_OP_LOCAL_INV	= 4,	/* inv_stag: our own */
+	SWP_OP_BIND_MW		= 5,	/* see struct swp_bind */
 	/* user space may post the above only */
-	SWP_OP_USER_MAX		= SWP_OP_SEND_INV,
+	SWP_OP_USER_MAX		= SWP_OP_BIND_MW,
 	SWP_OP_RECV		= 16,	/* in CQEs */
 	SWP_OP_REG_MR		= 32,	/* kernel consumers */
-	SWP_OP_LOCAL_INV	= 33,
-	SWP_OP_READ_INV		= 34,	/* inv_stag: our own, invalidated then */
+	SWP_OP_READ_INV		= 33,	/* inv_stag: our own, invalidated then */
 };
 
 enum swp_wqe_flags {
@@ -153,6 +154,18 @@ struct swp_sqe {
 	__aligned_u64 remote_addr; /* WRITE, READ: tagged offset at the peer */
 	__u32 rkey;		/* WRITE, READ: the peer's STag */
 	__u32 inv_stag;		/* SEND_INV: STag to invalidate at the peer */
+};
+
+/*
+ * BIND_MW has this in the place of its SGEs, of which it has none.  The window
+ * is the one that rkey belongs to, which becomes its new STag: the index as it
+ * was, any key.
+ */
+struct swp_bind {
+	__aligned_u64 addr;	/* in the region */
+	__aligned_u64 length;	/* bytes; 0 unbinds */
+	__u32 lkey;		/* of the region */
+	__u32 access;		/* enum ib_access_flags (enum ibv_access_flags) */
 };
 
 /* Followed by num_sge struct swp_sge. */
