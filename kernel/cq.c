@@ -101,12 +101,19 @@ static enum ib_wc_opcode wc_opcode(u8 op)
 {
 	switch (op) {
 	case SWP_OP_WRITE:
+	case SWP_OP_WRITE_IMM:
 		return IB_WC_RDMA_WRITE;
 	case SWP_OP_READ:
 	case SWP_OP_READ_INV:
 		return IB_WC_RDMA_READ;
 	case SWP_OP_RECV:
 		return IB_WC_RECV;
+	case SWP_OP_RECV_IMM:
+		return IB_WC_RECV_RDMA_WITH_IMM;
+	case SWP_OP_FETCH_ADD:
+		return IB_WC_FETCH_ADD;
+	case SWP_OP_CMP_SWAP:
+		return IB_WC_COMP_SWAP;
 	case SWP_OP_REG_MR:
 		return IB_WC_REG_MR;
 	case SWP_OP_LOCAL_INV:
@@ -146,6 +153,10 @@ int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 		if (cqe->flags & SWP_CQE_WITH_INV) {
 			wc->wc_flags |= IB_WC_WITH_INVALIDATE;
 			wc->ex.invalidate_rkey = cqe->imm_inv;
+		}
+		if (cqe->flags & SWP_CQE_WITH_IMM) {
+			wc->wc_flags |= IB_WC_WITH_IMM;
+			wc->ex.imm_data = (__force __be32)cqe->imm_inv;
 		}
 		wc++;
 		n++;

@@ -29,6 +29,7 @@ struct swp_params swp_params = {
 	.mpa_p2p = 1,
 	.mpa_rtr = 7,
 	.mpa_rdmac = 0,
+	.mpa_extensions = 1,
 	.max_ird = SWP_MAX_ORD,
 	.tx_poll_us = 50,
 	.zcopy_min = 0,
@@ -72,6 +73,8 @@ module_param_named(mpa_rtr, swp_params.mpa_rtr, uint, 0644);
 MODULE_PARM_DESC(mpa_rtr, "mpa/rtr of devices made from now on: sum of 1 send, 2 write, 4 read (7)");
 module_param_named(mpa_rdmac, swp_params.mpa_rdmac, uint, 0644);
 MODULE_PARM_DESC(mpa_rdmac, "mpa/rdmac of devices made from now on: 0 off, 1 on (0)");
+module_param_named(mpa_extensions, swp_params.mpa_extensions, uint, 0644);
+MODULE_PARM_DESC(mpa_extensions, "mpa/extensions of devices made from now on: 0 off, 1 on (1)");
 module_param_named(max_ird, swp_params.max_ird, uint, 0644);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
 module_param_named(tx_poll_us, swp_params.tx_poll_us, uint, 0644);

@@ -203,6 +203,34 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len)
 	return page;
 }
 
+int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old)
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, a->stag);
+	u32 off, len = sizeof(u64);
+	struct page *page;
+	u64 *p;
+	int ret;
+
+	if (!mr)
+		return -ENOENT;
+	ret = swp_mr_check(mr, qp, a->to, len, IB_ACCESS_REMOTE_ATOMIC);
+	if (ret)
+		goto out;
+	page = swp_mr_page(mr, a->to, &off, &len);
+	/* an aligned tagged offset may stand for an address that is not */
+	if (len < sizeof(u64) || off % sizeof(u64)) {
+		ret = -EINVAL;
+		goto out;
+	}
+	p = page_address(page) + off;
+	*old = READ_ONCE(*p);
+	while (!try_cmpxchg64(p, old, swp_atomic_result(a, *old)))
+		cpu_relax();
+out:
+	swp_mr_put(mr);
+	return ret;
+}
+
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
 			   u32 len, int access)
 {
@@ -322,8 +350,8 @@ static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	if (!length || start + length < start || iova + length < iova)
 		return ERR_PTR(-EINVAL);
 	if (access & ~(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-		       IB_ACCESS_REMOTE_READ | IB_ACCESS_MW_BIND |
-		       IB_ZERO_BASED | IB_ACCESS_RELAXED_ORDERING))
+		       IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |
+		       IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_RELAXED_ORDERING))
 		return ERR_PTR(-EOPNOTSUPP);
 	if (access & IB_ZERO_BASED)
 		iova = 0;
@@ -523,7 +551,8 @@ int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 		return -ENOENT;
 	if (mr->base.pd != qp->base.pd || mr->kind == SWP_MR_DMA ||
 	    (mr->kind == SWP_MR_WINDOW && mr->qpn != qp->qpn) ||
-	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
+	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+			    IB_ACCESS_REMOTE_ATOMIC)))
 		ret = -EPERM;
 	else
 		ret = invalidate_stag(mr, stag);
@@ -598,7 +627,8 @@ static int bind_to(struct swp_qp *qp, struct swp_mr *mw, u32 key,
 	if (mr->kind != SWP_MR_USER)
 		goto out;
 	ret = swp_mr_check(mr, qp, b->addr, b->length, IB_ACCESS_MW_BIND |
-			   (b->access & IB_ACCESS_REMOTE_WRITE ?
+			   (b->access & (IB_ACCESS_REMOTE_WRITE |
+					 IB_ACCESS_REMOTE_ATOMIC) ?
 			    IB_ACCESS_LOCAL_WRITE : 0));
 	if (ret)
 		goto out;
@@ -627,7 +657,7 @@ int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
 	spin_lock(&qp->dev->mw_lock);
 	if (mw->kind != SWP_MR_WINDOW || mw->base.pd != qp->base.pd ||
 	    (b->access & ~(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
-			   IB_ZERO_BASED)))
+			   IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED)))
 		goto out;
 	/* type 2 has to be free, type 1 is taken from where it was bound */
 	if (mw->type_2) {

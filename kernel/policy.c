@@ -93,6 +93,11 @@ static struct policy_attr word_attrs[] = {
 		.off = offsetof(struct swp_policy, rdmac),
 		.num = ARRAY_SIZE(off_on),
 		.words = off_on,
+	}, {
+		.attr = __ATTR(extensions, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, extensions),
+		.num = ARRAY_SIZE(off_on),
+		.words = off_on,
 	},
 };
 
@@ -158,6 +163,7 @@ static struct attribute *policy_attrs[] = {
 	&word_attrs[3].attr.attr,
 	&word_attrs[4].attr.attr,
 	&word_attrs[5].attr.attr,
+	&word_attrs[6].attr.attr,
 	&dev_attr_rtr.attr,
 	NULL
 };
@@ -184,6 +190,7 @@ void swp_policy_init(struct swp_device *dev)
 		.p2p = !!d->mpa_p2p,
 		.rtr = rtr ? rtr : all,
 		.rdmac = !!d->mpa_rdmac,
+		.extensions = !!d->mpa_extensions,
 	};
 }
 
@@ -199,5 +206,6 @@ void swp_policy_read(const struct swp_device *dev, struct swp_policy *p)
 		.p2p = READ_ONCE(from->p2p),
 		.rtr = READ_ONCE(from->rtr),
 		.rdmac = READ_ONCE(from->rdmac),
+		.extensions = READ_ONCE(from->extensions),
 	};
 }

@@ -47,9 +47,19 @@ struct swp_slot {
 	u8 state;		/* enum swp_slot_state */
 };
 
-/* A read we issued (outbound read queue) */
+/* A read or an atomic that the peer issued (inbound read queue) */
+struct swp_irq {
+	bool is_atomic;
+	union {
+		struct swp_rreq read;
+		struct swp_atomic atomic;
+	};
+};
+
+/* A read or an atomic that we issued (outbound read queue) */
 struct swp_orq {
 	u32 slot;
+	bool atomic;		/* an Atomic Request; its id is the slot */
 	u32 sink_stag;
 	u64 sink_to;
 	u32 size;
@@ -101,6 +111,7 @@ struct swp_tx {
 	u8 opcode;		/* enum swp_rdmap_opcode */
 	u8 hdr_len;
 	bool inlined;
+	bool imm_next;		/* Immediate Data follows the Write */
 	bool by_ref;		/* pages of the message go by reference */
 	u32 len;
 	u32 off;
@@ -119,6 +130,7 @@ struct swp_tx {
 
 	u32 send_msn;
 	u32 rreq_msn;
+	u32 atomic_msn;		/* of responses */
 
 	/* with markers: positions in the stream, see proto/fpdu.h */
 	u32 stream;		/* of the next octet to be built */
@@ -149,7 +161,10 @@ struct swp_rx {
 	bool running;
 	bool swallow;		/* stream is dead: eat what comes */
 	bool starved;		/* no memory for the side buffer; work will retry */
-	u32 msn[3];		/* expected next, per QN */
+	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */
+	bool in_write;		/* a Write has begun and not ended */
+	bool after_write;	/* the last message was a Write */
+	u32 write_len;		/* of that one, octets so far */
 	/* Send being received */
 	bool in_msg;
 	u8 opcode;
@@ -222,7 +237,7 @@ struct swp_qp {
 	spinlock_t rq_post_lock;	/* kernel posters; irq safe */
 
 	/* reads: rings of ird / ord entries */
-	struct swp_rreq *irq;
+	struct swp_irq *irq;
 	u32 irq_size;
 	u32 irq_prod;
 	u32 irq_cons;
@@ -362,6 +377,12 @@ void swp_mr_put(struct swp_mr *mr);
  */
 int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access);
+/*
+ * swp_mr_atomic - do it, atomically for all processors and all peers
+ * @old: what was there before
+ * Returns 0, -ENOENT (no such STag), or what swp_mr_check() says.
+ */
+int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old);
 /*
  * The page and the offset in it of @addr, which swp_mr_check() has allowed;
  * *@len is cut down to what lies contiguous.

@@ -50,6 +50,7 @@ struct swp_params {
 	uint mpa_p2p;
 	uint mpa_rtr;
 	uint mpa_rdmac;
+	uint mpa_extensions;
 	uint max_ird;		/* inbound reads per QP */
 	uint tx_poll_us;	/* time a worker watches an empty send queue */
 	uint zcopy_min;		/* bytes of a message from which pages go by reference */
@@ -74,6 +75,7 @@ struct swp_policy {
 	u8 p2p;			/* bool: A=1, our initiator sends an RTR */
 	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
 	u8 rdmac;		/* bool: RDMAP version 00b is accepted, too */
+	u8 extensions;		/* bool: RFC 7306 is sent and accepted */
 };
 
 struct swp_device {
@@ -248,7 +250,7 @@ struct swp_stream_params {
 	bool crc;		/* CRC32c generated and checked */
 	bool tx_markers;	/* in what we send */
 	bool rx_markers;	/* in what we receive */
-	bool rdmac;		/* RDMAP version 00b is accepted, too */
+	u8 accept;		/* enum swp_accept; EXT: also sent */
 	bool initiator;		/* false: nothing sent before the first FPDU came */
 	/*
 	 * enum swp_mpa_rtr.  Initiator: the kind to send as first FPDU, or 0;

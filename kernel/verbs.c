@@ -42,7 +42,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = swp_params.max_ird;
 	attr->max_qp_init_rd_atom = SWP_MAX_ORD;
 	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->atomic_cap = READ_ONCE(dev->policy.extensions) ? IB_ATOMIC_GLOB :
+							       IB_ATOMIC_NONE;
 	attr->max_pkeys = 1;
 	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS |
 				 IB_DEVICE_MEM_WINDOW |
@@ -416,6 +417,26 @@ static void copy_sges(struct swp_sge *dst, const struct ib_sge *src, int num)
 	}
 }
 
+static int fill_atomic(struct swp_qp *qp, struct swp_sqe *e,
+		       const struct ib_send_wr *wr)
+{
+	const struct ib_atomic_wr *a = atomic_wr(wr);
+	struct swp_sge *sge = (struct swp_sge *)(e + 1);
+	struct swp_operands *ops = (struct swp_operands *)(sge + 1);
+	bool cas = wr->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
+
+	if (wr->num_sge != 1 || (wr->send_flags & IB_SEND_INLINE))
+		return -EINVAL;
+	e->opcode = cas ? SWP_OP_CMP_SWAP : SWP_OP_FETCH_ADD;
+	e->remote_addr = a->remote_addr;
+	e->rkey = a->rkey;
+	e->num_sge = 1;
+	copy_sges(sge, wr->sg_list, 1);
+	ops->data = cas ? a->swap : a->compare_add;
+	ops->compare = cas ? a->compare_add : 0;
+	return 0;
+}
+
 static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		    const struct ib_send_wr *wr)
 {
@@ -447,6 +468,19 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
 		break;
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		e->opcode = SWP_OP_WRITE_IMM;
+		e->remote_addr = rdma_wr(wr)->remote_addr;
+		e->rkey = rdma_wr(wr)->rkey;
+		e->inv_stag = (__force u32)wr->ex.imm_data;
+		break;
+	case IB_WR_SEND_WITH_IMM:
+		e->opcode = SWP_OP_SEND_IMM;
+		e->inv_stag = (__force u32)wr->ex.imm_data;
+		break;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return fill_atomic(qp, e, wr);
 	case IB_WR_RDMA_READ_WITH_INV:
 		e->opcode = SWP_OP_READ_INV;
 		e->remote_addr = rdma_wr(wr)->remote_addr;

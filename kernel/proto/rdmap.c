@@ -12,6 +12,10 @@ static_assert(sizeof(struct swp_ddp_untagged) == SWP_UNTAGGED_LEN,
 	      "RFC 5041 section 4.3");
 static_assert(sizeof(struct swp_read_req) == SWP_READ_REQ_LEN,
 	      "RFC 5040 section 4.4");
+static_assert(sizeof(struct swp_atomic_req_wire) == SWP_ATOMIC_REQ_LEN,
+	      "RFC 7306 section 5.2.1");
+static_assert(sizeof(struct swp_atomic_resp_wire) == SWP_ATOMIC_RESP_LEN,
+	      "RFC 7306 section 5.2.2");
 #endif
 
 static int refuse(struct swp_term *term, __u8 layer, __u8 etype, __u8 code)
@@ -30,11 +34,16 @@ static int opcode_qn(__u8 opcode)
 	case SWP_RDMAP_SEND_INV:
 	case SWP_RDMAP_SEND_SE:
 	case SWP_RDMAP_SEND_SE_INV:
+	case SWP_RDMAP_IMM:
+	case SWP_RDMAP_IMM_SE:
 		return SWP_QN_SEND;
 	case SWP_RDMAP_READ_REQ:
+	case SWP_RDMAP_ATOMIC_REQ:
 		return SWP_QN_READ_REQ;
 	case SWP_RDMAP_TERMINATE:
 		return SWP_QN_TERMINATE;
+	case SWP_RDMAP_ATOMIC_RESP:
+		return SWP_QN_ATOMIC_RESP;
 	default:
 		return -1;
 	}
@@ -100,9 +109,11 @@ static bool fill_seg(const __u8 *buf, __u32 len, struct swp_seg *seg)
 	return true;
 }
 
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, bool rdmac,
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, unsigned int accept,
 		   struct swp_seg *seg, struct swp_term *term)
 {
+	bool rdmac = accept & SWP_ACCEPT_RDMAC;
+	bool ext = accept & SWP_ACCEPT_EXT;
 	bool tagged_op;
 
 	if (!fill_seg(buf, ulpdu_len, seg))
@@ -113,14 +124,15 @@ int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, bool rdmac,
 			      SWP_DT_VERSION) :
 		       refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
 			      SWP_DU_VERSION);
-	if (seg->qn > SWP_QN_TERMINATE)
+	if (seg->qn > (ext ? SWP_QN_ATOMIC_RESP : SWP_QN_TERMINATE))
 		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
 			      SWP_DU_QN);
 
 	/* RFC 5040 Figure 4: opcode, T bit and queue number must agree */
 	tagged_op = seg->opcode == SWP_RDMAP_WRITE ||
 		    seg->opcode == SWP_RDMAP_READ_RESP;
-	if (seg->opcode > SWP_RDMAP_TERMINATE || tagged_op != seg->tagged ||
+	if (seg->opcode > (ext ? SWP_RDMAP_ATOMIC_RESP : SWP_RDMAP_TERMINATE) ||
+	    tagged_op != seg->tagged ||
 	    (!seg->tagged && opcode_qn(seg->opcode) != (int)seg->qn))
 		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
@@ -180,6 +192,77 @@ void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r)
 	};
 
 	memcpy(buf, &w, sizeof(w));
+}
+
+void swp_atomic_encode(__u8 *buf, const struct swp_atomic *a)
+{
+	bool cas = a->op == SWP_ATOMIC_CMP_SWAP;
+	struct swp_atomic_req_wire w = {
+		.op = cpu_to_be32(a->op),
+		.id = cpu_to_be32(a->id),
+		.stag = cpu_to_be32(a->stag),
+		.to = cpu_to_be64(a->to),
+		.data = cpu_to_be64(a->data),
+		.mask = cpu_to_be64(a->mask),
+		.compare = cpu_to_be64(cas ? a->compare : 0),
+		.compare_mask = cpu_to_be64(cas ? a->compare_mask : ~0ULL),
+	};
+
+	memcpy(buf, &w, sizeof(w));
+}
+
+int swp_atomic_decode(const __u8 *buf, struct swp_atomic *a)
+{
+	struct swp_atomic_req_wire w;
+
+	memcpy(&w, buf, sizeof(w));
+	a->op = be32_to_cpu(w.op) & 0xf;
+	a->id = be32_to_cpu(w.id);
+	a->stag = be32_to_cpu(w.stag);
+	a->to = be64_to_cpu(w.to);
+	a->data = be64_to_cpu(w.data);
+	a->mask = be64_to_cpu(w.mask);
+	a->compare = be64_to_cpu(w.compare);
+	a->compare_mask = be64_to_cpu(w.compare_mask);
+	return a->op == SWP_ATOMIC_FETCH_ADD || a->op == SWP_ATOMIC_CMP_SWAP ?
+	       0 : -EPROTO;
+}
+
+/* A carry out of a bit that is set in @ends is lost: adders side by side. */
+static __u64 add_in_parts(__u64 a, __u64 b, __u64 ends)
+{
+	/* without those bits no carry can leave its part */
+	__u64 sum = (a & ~ends) + (b & ~ends);
+
+	return sum ^ ((a ^ b) & ends);
+}
+
+__u64 swp_atomic_result(const struct swp_atomic *a, __u64 old)
+{
+	if (a->op == SWP_ATOMIC_FETCH_ADD)
+		return add_in_parts(old, a->data, a->mask);
+	if ((a->compare ^ old) & a->compare_mask)
+		return old;
+	return (old & ~a->mask) | (a->data & a->mask);
+}
+
+void swp_atomic_resp_encode(__u8 *buf, __u32 id, __u64 value)
+{
+	struct swp_atomic_resp_wire w = {
+		.id = cpu_to_be32(id),
+		.value = cpu_to_be64(value),
+	};
+
+	memcpy(buf, &w, sizeof(w));
+}
+
+void swp_atomic_resp_decode(const __u8 *buf, __u32 *id, __u64 *value)
+{
+	struct swp_atomic_resp_wire w;
+
+	memcpy(&w, buf, sizeof(w));
+	*id = be32_to_cpu(w.id);
+	*value = be64_to_cpu(w.value);
 }
 
 __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,

@@ -32,12 +32,31 @@ enum swp_rdmap_opcode {
 	SWP_RDMAP_SEND_SE	= 0x5,
 	SWP_RDMAP_SEND_SE_INV	= 0x6,
 	SWP_RDMAP_TERMINATE	= 0x7,
+	/* RFC 7306 section 4.1 */
+	SWP_RDMAP_IMM		= 0x8,
+	SWP_RDMAP_IMM_SE	= 0x9,
+	SWP_RDMAP_ATOMIC_REQ	= 0xa,
+	SWP_RDMAP_ATOMIC_RESP	= 0xb,
 };
 
 enum swp_ddp_qn {
 	SWP_QN_SEND		= 0,
 	SWP_QN_READ_REQ		= 1,
 	SWP_QN_TERMINATE	= 2,
+	SWP_QN_ATOMIC_RESP	= 3,	/* RFC 7306 */
+	SWP_QN_COUNT,
+};
+
+/* RFC 7306 section 5.2.1 */
+enum swp_atomic_op {
+	SWP_ATOMIC_FETCH_ADD	= 0x0,
+	SWP_ATOMIC_CMP_SWAP	= 0x2,
+};
+
+/* What a receiver takes beyond RFC 5040; or-ed together */
+enum swp_accept {
+	SWP_ACCEPT_RDMAC	= 1,	/* version 00b, the RDMA Consortium's */
+	SWP_ACCEPT_EXT		= 2,	/* the operations of RFC 7306 */
 };
 
 /* wire layout: no holes, no alignment; a pragma serves every build alike */
@@ -67,12 +86,33 @@ struct swp_read_req {
 	__be64 src_to;
 };
 
+/* RFC 7306 section 5.2.1 */
+struct swp_atomic_req_wire {
+	__be32 op;		/* 28 bits reserved, enum swp_atomic_op */
+	__be32 id;
+	__be32 stag;
+	__be64 to;
+	__be64 data;
+	__be64 mask;
+	__be64 compare;
+	__be64 compare_mask;
+};
+
+/* RFC 7306 section 5.2.2 */
+struct swp_atomic_resp_wire {
+	__be32 id;
+	__be64 value;
+};
+
 #pragma pack(pop)
 
 #define SWP_TAGGED_LEN		14
 #define SWP_UNTAGGED_LEN	18
 #define SWP_READ_REQ_LEN	28
-/* longest header in front of payload or instead of it, Terminate excepted */
+#define SWP_ATOMIC_REQ_LEN	52
+#define SWP_ATOMIC_RESP_LEN	12
+#define SWP_IMM_LEN		8
+/* headers of a Read Request */
 #define SWP_MAX_HDR		(SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
 /* control, segment length, untagged header, Read Request header */
 #define SWP_TERM_MAX		(4 + 2 + SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
@@ -106,6 +146,7 @@ enum swp_term_code {
 	SWP_RO_VERSION		= 0x05,
 	SWP_RO_OPCODE		= 0x06,
 	SWP_RO_STREAM		= 0x07,
+	SWP_RO_ALIGNMENT	= 0x07,	/* of an atomic, RFC 7306 section 8.2 */
 	SWP_RO_CANT_INVALIDATE	= 0x09,
 	SWP_RO_UNSPECIFIED	= 0xff,
 	/* DDP tagged buffer */
@@ -164,11 +205,23 @@ struct swp_rreq {
 	__u64 src_to;
 };
 
+/* An Atomic Request; host byte order. */
+struct swp_atomic {
+	__u8 op;		/* enum swp_atomic_op */
+	__u32 id;
+	__u32 stag;
+	__u64 to;
+	__u64 data;		/* to add, or to store */
+	__u64 mask;		/* carries that end, or bits that are stored */
+	__u64 compare;		/* CMP_SWAP only, and so is its mask */
+	__u64 compare_mask;
+};
+
 /*
  * swp_seg_decode - check and decode the headers of one ULPDU.
  * @buf: the first octets of the ULPDU, min(@ulpdu_len, 18) of them readable
  * @ulpdu_len: octets of the whole ULPDU, from the MPA length field
- * @rdmac: take version 00b of DDP and RDMAP, the RDMA Consortium's, for 01b
+ * @accept: enum swp_accept, or-ed together
  * @seg: the header; hdr_len is 0 when the ULPDU is too short for one, else all
  *     of it is valid whatever is returned
  * @term: reason when -EPROTO is returned
@@ -178,7 +231,7 @@ struct swp_rreq {
  * buffers are the caller's to check; they are DDP's business, so those of an
  * untagged segment come before a reason of layer RDMAP.
  */
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, bool rdmac,
+int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, unsigned int accept,
 		   struct swp_seg *seg, struct swp_term *term);
 
 /* Write a tagged header: 14 octets. */
@@ -190,6 +243,18 @@ void swp_untagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 inv_stag,
 /* The 28 octets of a Read Request header, RFC 5040 section 4.4 */
 void swp_rreq_decode(const __u8 *buf, struct swp_rreq *r);
 void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r);
+
+/*
+ * The 52 octets behind the DDP header of an Atomic Request.  Decoding fails with
+ * -EPROTO when nobody knows the operation.
+ */
+void swp_atomic_encode(__u8 *buf, const struct swp_atomic *a);
+int swp_atomic_decode(const __u8 *buf, struct swp_atomic *a);
+/* What the memory holds afterwards, RFC 7306 section 5.1 */
+__u64 swp_atomic_result(const struct swp_atomic *a, __u64 old);
+/* The 12 octets of an Atomic Response */
+void swp_atomic_resp_encode(__u8 *buf, __u32 id, __u64 value);
+void swp_atomic_resp_decode(const __u8 *buf, __u32 *id, __u64 *value);
 
 /*
  * swp_term_encode - build what follows the DDP header of a Terminate.

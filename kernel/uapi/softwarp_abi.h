@@ -130,9 +130,14 @@ enum swp_opcode {
 	SWP_OP_SEND_INV		= 3,
 	SWP_OP_LOCAL_INV	= 4,	/* inv_stag: our own */
 	SWP_OP_BIND_MW		= 5,	/* see struct swp_bind */
+	SWP_OP_FETCH_ADD	= 6,	/* see struct swp_operands */
+	SWP_OP_CMP_SWAP		= 7,
+	SWP_OP_WRITE_IMM	= 8,	/* inv_stag: the immediate data */
+	SWP_OP_SEND_IMM		= 9,	/* the same; no data but that */
 	/* user space may post the above only */
-	SWP_OP_USER_MAX		= SWP_OP_BIND_MW,
+	SWP_OP_USER_MAX		= SWP_OP_SEND_IMM,
 	SWP_OP_RECV		= 16,	/* in CQEs */
+	SWP_OP_RECV_IMM		= 17,	/* in CQEs: behind a WRITE_IMM */
 	SWP_OP_REG_MR		= 32,	/* kernel consumers */
 	SWP_OP_READ_INV		= 33,	/* inv_stag: our own, invalidated then */
 };
@@ -151,9 +156,23 @@ struct swp_sqe {
 	__u8 flags;		/* enum swp_wqe_flags; others 0 */
 	__u16 num_sge;		/* 0..max_sge of the QP; inline: 0 */
 	__u32 inline_len;	/* bytes; 0 without SWP_WQE_INLINE */
-	__aligned_u64 remote_addr; /* WRITE, READ: tagged offset at the peer */
-	__u32 rkey;		/* WRITE, READ: the peer's STag */
-	__u32 inv_stag;		/* SEND_INV: STag to invalidate at the peer */
+	__aligned_u64 remote_addr; /* WRITE, READ, ...: tagged offset at the peer */
+	__u32 rkey;		/* WRITE, READ, ...: the peer's STag */
+	/*
+	 * SEND_INV: STag to invalidate at the peer.  *_IMM: the immediate data,
+	 * four octets as they are to be sent.
+	 */
+	__u32 inv_stag;
+};
+
+/*
+ * FETCH_ADD and CMP_SWAP have one SGE, of eight octets, for the value that was
+ * there before, and this behind it.  The value is in the byte order of the host
+ * whose memory it is in.
+ */
+struct swp_operands {
+	__aligned_u64 data;	/* FETCH_ADD: to add; CMP_SWAP: to store */
+	__aligned_u64 compare;	/* CMP_SWAP */
 };
 
 /*
