@@ -840,10 +840,12 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->tx.owned_left = SWP_TX_BURST;
 	qp->tx.send_msn = 1;
 	qp->tx.rreq_msn = 1;
+	qp->tx.atomic_msn = 1;
 	qp->rx.crc = ~0U;
 	qp->rx.msn[SWP_QN_SEND] = 1;
 	qp->rx.msn[SWP_QN_READ_REQ] = 1;
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;
+	qp->rx.msn[SWP_QN_ATOMIC_RESP] = 1;
 
 	spin_lock_bh(&qp->lock);
 	if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT) {

@@ -20,7 +20,7 @@
 /* One FPDU that is being worked on, for the Terminate that it may earn */
 struct rx_fpdu {
 	struct swp_cur payload;
-	u8 hdr[SWP_MAX_HDR];
+	u8 hdr[SWP_MAX_HDR];	/* with a Read Request's own */
 	u32 hdr_avail;		/* octets of hdr that are valid */
 	u32 ulpdu;
 	struct swp_seg seg;
@@ -53,6 +53,13 @@ static bool rqe_posted(const struct swp_qp *qp)
 	       READ_ONCE(swp_ring_ctrl(&qp->rq)->prod) != qp->rq_cons;
 }
 
+/* Is a response of this kind the next that we wait for? */
+static bool awaits(const struct swp_qp *qp, bool atomic)
+{
+	return qp->orq_cons != qp->orq_prod &&
+	       qp->orq[qp->orq_cons % qp->orq_size].atomic == atomic;
+}
+
 /*
  * RFC 5041 section 7 for untagged segments: does the sequence fit, and is there
  * a buffer?  That is DDP's to know, before RDMAP has a look at its octet.
@@ -72,6 +79,9 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 		break;
 	case SWP_QN_READ_REQ:
 		buffer = qp->irq_prod - qp->irq_cons < qp->irq_size;
+		break;
+	case SWP_QN_ATOMIC_RESP:
+		buffer = awaits(qp, true);
 		break;
 	default:
 		buffer = true;	/* the one that every stream has */
@@ -147,6 +157,11 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_mr *mr;
 	int ret;
 
+	if (!qp->rx.in_write)
+		qp->rx.write_len = 0;
+	qp->rx.write_len += s->payload;
+	qp->rx.in_write = !s->last;
+	qp->rx.after_write = s->last;
 	if (!s->payload)
 		return 0;	/* RFC 5041 section 5.2: not validated */
 	mr = swp_mr_get(qp->dev, s->stag);
@@ -326,7 +341,73 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	return 0;
 }
 
+/* RFC 7306 section 6: a receive buffer is spent, and nothing put in it. */
+static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	struct swp_rx *rx = &qp->rx;
+	bool after_write = rx->after_write;
+	struct swp_cqe cqe;
+	u32 imm;
+	int ret;
+
+	if (rx->in_msg || rx->in_write)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	if (!s->last || s->payload != SWP_IMM_LEN)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_UNSPECIFIED);
+	ret = take_rqe(qp);
+	if (ret == -ENOBUFS)
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_NO_BUFFER);
+	if (ret)
+		return rx->in_msg ? fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR, 0) :
+				    local_catastrophe(qp);
+	swp_cur_copy(&f->payload, &imm, sizeof(imm));
+	rx->msn[SWP_QN_SEND]++;
+	rx->in_msg = false;
+	rx->after_write = false;
+	cqe = (struct swp_cqe){
+		.wr_id = rx->wr_id,
+		.byte_len = after_write ? rx->write_len : 0,
+		.qp_num = qp->qpn,
+		.opcode = after_write ? SWP_OP_RECV_IMM : SWP_OP_RECV,
+		.flags = SWP_CQE_WITH_IMM |
+			 (s->opcode == SWP_RDMAP_IMM_SE ? SWP_CQE_SOLICITED : 0),
+		.imm_inv = imm,
+	};
+	swp_cq_notify(qp->rcq, swp_cq_push(qp->rcq, &cqe));
+	return 0;
+}
+
 /* RDMA Read ----------------------------------------------------------------*/
+
+/* RFC 5040 Figure 9, for what swp_mr_check() says */
+static u8 protection_code(int err)
+{
+	switch (err) {
+	case -EPERM:
+		return SWP_RP_NOT_ASSOC;
+	case -ERANGE:
+		return SWP_RP_BOUNDS;
+	case -EOVERFLOW:
+		return SWP_RP_TO_WRAP;
+	default:
+		return SWP_RP_ACCESS;
+	}
+}
+
+/* The memory for a response is not what the consumer said it is. */
+static int fail_request(struct swp_qp *qp, struct swp_slot *slot)
+{
+	int ret;
+
+	slot->status = IB_WC_LOC_PROT_ERR;
+	ret = local_catastrophe(qp);
+	slot->vendor_err = qp->vendor_err;
+	return ret;
+}
 
 static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 {
@@ -353,14 +434,84 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 		swp_mr_put(mr);
 		if (ret)
 			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-				      ret == -EPERM ? SWP_RP_NOT_ASSOC :
-				      ret == -ERANGE ? SWP_RP_BOUNDS :
-				      ret == -EOVERFLOW ? SWP_RP_TO_WRAP :
-				      SWP_RP_ACCESS);
+				      protection_code(ret));
 	}
 	rx->msn[SWP_QN_READ_REQ]++;
-	qp->irq[qp->irq_prod % qp->irq_size] = r;
+	qp->irq[qp->irq_prod % qp->irq_size] = (struct swp_irq){
+		.read = r,
+	};
 	qp->irq_prod++;
+	return 0;
+}
+
+/* Atomics, RFC 7306 section 5 ----------------------------------------------*/
+
+static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	const struct swp_seg *s = &f->seg;
+	u8 buf[SWP_ATOMIC_REQ_LEN];
+	struct swp_atomic a;
+	struct swp_mr *mr;
+	int ret;
+
+	if (s->payload > sizeof(buf) || (!s->last && s->payload))
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_TOO_LONG);
+	if (s->payload < sizeof(buf))
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_UNSPECIFIED);
+	swp_cur_copy(&f->payload, buf, sizeof(buf));
+	if (swp_atomic_decode(buf, &a))
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	if (a.to % sizeof(u64))
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_ALIGNMENT);
+	mr = swp_mr_get(qp->dev, a.stag);
+	if (!mr)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+			      SWP_RP_INVALID_STAG);
+	ret = swp_mr_check(mr, qp, a.to, sizeof(u64), IB_ACCESS_REMOTE_ATOMIC);
+	swp_mr_put(mr);
+	if (ret)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+			      protection_code(ret));
+	qp->rx.msn[SWP_QN_READ_REQ]++;
+	qp->irq[qp->irq_prod % qp->irq_size] = (struct swp_irq){
+		.is_atomic = true,
+		.atomic = a,
+	};
+	qp->irq_prod++;
+	return 0;
+}
+
+static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
+{
+	struct swp_orq *o = &qp->orq[qp->orq_cons % qp->orq_size];
+	const struct swp_seg *s = &f->seg;
+	u8 buf[SWP_ATOMIC_RESP_LEN];
+	struct swp_slot *slot;
+	struct swp_cur flat;
+	u64 old;
+	u32 id;
+
+	if (!s->last || s->payload != sizeof(buf))
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_UNSPECIFIED);
+	swp_cur_copy(&f->payload, buf, sizeof(buf));
+	swp_atomic_resp_decode(buf, &id, &old);
+	if (id != o->slot)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_OPCODE);
+	slot = &qp->slots[o->slot & qp->sq.mask];
+	swp_cur_flat(&flat, (u8 *)&old, sizeof(old));
+	if (place_sges(qp, o->sge, o->num_sge, &o->sge_i, &o->sge_off, &flat,
+		       sizeof(old)))
+		return fail_request(qp, slot);
+	qp->rx.msn[SWP_QN_ATOMIC_RESP]++;
+	qp->orq_cons++;
+	slot->state = SWP_SLOT_DONE;
+	swp_sq_complete(qp);
 	return 0;
 }
 
@@ -371,7 +522,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_orq *o;
 	int ret;
 
-	if (qp->orq_cons == qp->orq_prod)
+	if (!awaits(qp, false))
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
 	o = &qp->orq[qp->orq_cons % qp->orq_size];
@@ -389,13 +540,8 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	o->done += s->payload;
 	if (!ret && s->last && o->inv)
 		ret = swp_mr_local_inv(qp, o->inv_stag);
-	if (ret) {
-		slot = &qp->slots[o->slot & qp->sq.mask];
-		slot->status = IB_WC_LOC_PROT_ERR;
-		ret = local_catastrophe(qp);
-		slot->vendor_err = qp->vendor_err;
-		return ret;
-	}
+	if (ret)
+		return fail_request(qp, &qp->slots[o->slot & qp->sq.mask]);
 	if (!s->last)
 		return 0;
 	qp->orq_cons++;
@@ -431,7 +577,8 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 	bool write, is_write;
 	u32 i;
 
-	if (seg && seg->opcode == SWP_RDMAP_READ_REQ)
+	if (seg && (seg->opcode == SWP_RDMAP_READ_REQ ||
+		    seg->opcode == SWP_RDMAP_ATOMIC_REQ))
 		return read_of_msn(qp, seg->msn);
 	if (!seg && read && qp->orq_cons != qp->orq_prod)
 		return qp->orq[qp->orq_cons % qp->orq_size].slot;
@@ -442,9 +589,9 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 			continue;
 		if (!seg)
 			return i;
-		is_write = s->opcode == SWP_OP_WRITE;
-		if (s->opcode == SWP_OP_READ || s->opcode == SWP_OP_READ_INV ||
-		    write != is_write)
+		is_write = s->opcode == SWP_OP_WRITE ||
+			   s->opcode == SWP_OP_WRITE_IMM;
+		if (s->state == SWP_SLOT_WAIT_RESP || write != is_write)
 			continue;
 		if (s->wire_id == (write ? seg->stag : seg->msn))
 			return i;
@@ -566,7 +713,7 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	hc = c;
 	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
 	swp_cur_copy(&hc, f.hdr, f.hdr_avail);
-	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.rdmac, &f.seg, &t);
+	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.accept, &f.seg, &t);
 	if (unlikely(first) && !bad && is_rtr_send(qp, &f.seg)) {
 		qp->rx.msn[SWP_QN_SEND]++;
 		return 0;
@@ -591,7 +738,8 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	 * section 5.3): once a Send has begun, only its own segments may
 	 * follow.  Those of another Send fail by their MSN.
 	 */
-	if (qp->rx.in_msg && (f.seg.tagged || f.seg.qn == SWP_QN_READ_REQ))
+	if (qp->rx.in_msg && (f.seg.tagged || f.seg.qn == SWP_QN_READ_REQ ||
+			      f.seg.qn == SWP_QN_ATOMIC_RESP))
 		return reject(qp, &f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
 
@@ -604,7 +752,15 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 		return rx_read_resp(qp, &f);
 	case SWP_RDMAP_TERMINATE:
 		return rx_terminate(qp, &f);
+	case SWP_RDMAP_ATOMIC_REQ:
+		return rx_atomic_req(qp, &f);
+	case SWP_RDMAP_ATOMIC_RESP:
+		return rx_atomic_resp(qp, &f);
+	case SWP_RDMAP_IMM:
+	case SWP_RDMAP_IMM_SE:
+		return rx_imm(qp, &f);
 	default:
+		qp->rx.after_write = false;
 		return rx_send(qp, &f);
 	}
 }

@@ -192,9 +192,21 @@ static void local_error(struct swp_qp *qp, u8 status)
 	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
 }
 
+static bool is_atomic(u8 op)
+{
+	return op == SWP_OP_FETCH_ADD || op == SWP_OP_CMP_SWAP;
+}
+
+/* What has an answer, and a place in the outbound read queue until then */
 static bool is_read(u8 op)
 {
-	return op == SWP_OP_READ || op == SWP_OP_READ_INV;
+	return op == SWP_OP_READ || op == SWP_OP_READ_INV || is_atomic(op);
+}
+
+/* RFC 7306 is used with peers that are known to have it only. */
+static bool is_extension(u8 op)
+{
+	return is_atomic(op) || op == SWP_OP_WRITE_IMM || op == SWP_OP_SEND_IMM;
 }
 
 /*
@@ -217,6 +229,8 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 		return IB_WC_LOC_QP_OP_ERR;
 	if (qp->user && e->opcode > SWP_OP_USER_MAX)
 		return IB_WC_LOC_QP_OP_ERR;
+	if (is_extension(e->opcode) && !(qp->sp.accept & SWP_ACCEPT_EXT))
+		return IB_WC_LOC_QP_OP_ERR;
 	if (e->flags & SWP_WQE_INLINE) {
 		if (is_read(e->opcode) || e->num_sge ||
 		    e->inline_len > qp->max_inline)
@@ -235,11 +249,22 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 		tx->len = 0;
 		return 0;
 	}
+	if (is_atomic(e->opcode)) {
+		if (e->num_sge != 1)
+			return IB_WC_LOC_QP_OP_ERR;
+		memcpy(sge, src + sizeof(*e),
+		       sizeof(*sge) + sizeof(struct swp_operands));
+		barrier();	/* as above */
+		if (sge->length != sizeof(u64))
+			return IB_WC_LOC_LEN_ERR;
+		tx->len = sizeof(u64);
+		return 0;
+	}
 	memcpy(sge, src + sizeof(*e), e->num_sge * sizeof(*sge));
 	barrier();
 	for (i = 0; i < e->num_sge; i++)
 		total += sge[i].length;
-	if (total > SWP_MAX_MSG)
+	if (total > SWP_MAX_MSG || (total && e->opcode == SWP_OP_SEND_IMM))
 		return IB_WC_LOC_LEN_ERR;
 	tx->len = total;
 	return 0;
@@ -264,6 +289,29 @@ static bool sges_ok(struct swp_qp *qp, int access)
 	return true;
 }
 
+static void atomic_request(struct swp_tx *tx, u32 id)
+{
+	const struct swp_operands *ops =
+		(struct swp_operands *)(tx_sge(tx) + 1);
+	bool cas = tx->sqe.opcode == SWP_OP_CMP_SWAP;
+	struct swp_atomic a = {
+		.op = cas ? SWP_ATOMIC_CMP_SWAP : SWP_ATOMIC_FETCH_ADD,
+		.id = id,
+		.stag = tx->sqe.rkey,
+		.to = tx->sqe.remote_addr,
+		.data = ops->data,
+		/* all bits are exchanged; no carry ends but at the top */
+		.mask = cas ? ~0ULL : 0,
+		.compare = ops->compare,
+		.compare_mask = ~0ULL,
+	};
+
+	swp_untagged_encode(tx->ctrl, SWP_RDMAP_ATOMIC_REQ, true, 0,
+			    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
+	swp_atomic_encode(tx->ctrl + SWP_UNTAGGED_LEN, &a);
+	tx->ctrl_len = SWP_UNTAGGED_LEN + SWP_ATOMIC_REQ_LEN;
+}
+
 static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -273,6 +321,7 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 
 	if (!sges_ok(qp, IB_ACCESS_LOCAL_WRITE))
 		return false;
+	o->atomic = is_atomic(tx->sqe.opcode);
 	o->slot = qp->sq_tx - 1;
 	o->size = tx->len;
 	o->done = 0;
@@ -290,6 +339,12 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	o->sink_stag = o->num_sge ? sge[0].lkey : 0;
 	o->sink_to = o->num_sge ? sge[0].addr : 0;
 	qp->orq_prod++;
+	s->state = SWP_SLOT_WAIT_RESP;
+	tx->kind = SWP_TX_CTRL;
+	if (o->atomic) {
+		atomic_request(tx, o->slot);
+		return true;
+	}
 
 	r.sink_stag = o->sink_stag;
 	r.sink_to = o->sink_to;
@@ -300,9 +355,28 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 			    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
 	swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
 	tx->ctrl_len = SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN;
-	tx->kind = SWP_TX_CTRL;
-	s->state = SWP_SLOT_WAIT_RESP;
 	return true;
+}
+
+/* The message becomes one of Immediate Data, RFC 7306 section 6. */
+static void immediate(struct swp_tx *tx)
+{
+	u8 *data = (u8 *)tx_sge(tx);
+
+	/* four octets of it are the verbs', the others are zero */
+	memcpy(data, &tx->sqe.inv_stag, sizeof(tx->sqe.inv_stag));
+	memset(data + sizeof(tx->sqe.inv_stag), 0,
+	       SWP_IMM_LEN - sizeof(tx->sqe.inv_stag));
+	tx->opcode = tx->sqe.flags & SWP_WQE_SOLICITED ? SWP_RDMAP_IMM_SE :
+							 SWP_RDMAP_IMM;
+	tx->hdr_len = SWP_UNTAGGED_LEN;
+	tx->stag = 0;
+	tx->msn = tx->send_msn++;
+	tx->imm_next = false;
+	tx->inlined = true;
+	tx->by_ref = false;
+	tx->len = SWP_IMM_LEN;
+	tx->off = 0;
 }
 
 static u8 send_opcode(const struct swp_sqe *e)
@@ -413,6 +487,7 @@ again:
 	tx->inlined = tx->sqe.flags & SWP_WQE_INLINE;
 	tx->num_sge = tx->sqe.num_sge;
 	tx->by_ref = false;
+	tx->imm_next = false;
 	if (status) {
 		swp_qp_stat_inc(qp, WQE_INVALID);
 		local_error(qp, status);
@@ -421,6 +496,8 @@ again:
 
 	switch (tx->sqe.opcode) {
 	case SWP_OP_WRITE:
+	case SWP_OP_WRITE_IMM:
+		tx->imm_next = tx->sqe.opcode == SWP_OP_WRITE_IMM;
 		tx->opcode = SWP_RDMAP_WRITE;
 		tx->hdr_len = SWP_TAGGED_LEN;
 		tx->stag = tx->sqe.rkey;
@@ -436,8 +513,14 @@ again:
 		tx->msn = tx->send_msn++;
 		s->wire_id = tx->msn;
 		break;
+	case SWP_OP_SEND_IMM:
+		immediate(tx);
+		s->wire_id = tx->msn;
+		break;
 	case SWP_OP_READ:
 	case SWP_OP_READ_INV:
+	case SWP_OP_FETCH_ADD:
+	case SWP_OP_CMP_SWAP:
 		/*
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
@@ -476,14 +559,74 @@ again:
 	return true;
 }
 
+/* The request whose turn it is can't be answered any more. */
+static void rresp_error(struct swp_qp *qp, int err)
+{
+	const struct swp_irq *q = &qp->irq[qp->irq_cons % qp->irq_size];
+	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
+			      SWP_RP_INVALID_STAG };
+	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
+	struct swp_rreq w = q->read;
+
+	if (err == -ERANGE)
+		t.code = SWP_RP_BOUNDS;
+	else if (err == -EACCES)
+		t.code = SWP_RP_ACCESS;
+	else if (err == -EPERM)
+		t.code = SWP_RP_NOT_ASSOC;
+	/* RFC 5040 section 4.8: what is left of the request goes back */
+	w.sink_to += qp->tx.off;
+	w.src_to += qp->tx.off;
+	w.size -= qp->tx.off;
+	swp_rreq_encode(rreq, &w);
+	swp_untagged_encode(ddp, q->is_atomic ? SWP_RDMAP_ATOMIC_REQ :
+						SWP_RDMAP_READ_REQ,
+			    true, 0, SWP_QN_READ_REQ,
+			    qp->rx.msn[SWP_QN_READ_REQ] -
+			    (qp->irq_prod - qp->irq_cons), 0);
+	qp->tx.kind = SWP_TX_NONE;
+	swp_qp_fail(qp, &t, ddp, sizeof(ddp), SWP_UNTAGGED_LEN +
+		    (q->is_atomic ? SWP_ATOMIC_REQ_LEN : SWP_READ_REQ_LEN),
+		    q->is_atomic ? NULL : rreq);
+}
+
+/*
+ * An atomic is done when its turn to be answered has come, so that all requests
+ * take effect in the order in which they came.
+ */
+static bool atomic_response(struct swp_qp *qp, const struct swp_atomic *a)
+{
+	struct swp_tx *tx = &qp->tx;
+	u64 old;
+	int ret;
+
+	ret = swp_mr_atomic(qp, a, &old);
+	if (ret) {
+		tx->off = 0;
+		rresp_error(qp, ret);
+		return false;
+	}
+	swp_untagged_encode(tx->ctrl, SWP_RDMAP_ATOMIC_RESP, true, 0,
+			    SWP_QN_ATOMIC_RESP, tx->atomic_msn++, 0);
+	swp_atomic_resp_encode(tx->ctrl + SWP_UNTAGGED_LEN, a->id, old);
+	tx->kind = SWP_TX_CTRL;
+	tx->ctrl_len = SWP_UNTAGGED_LEN + SWP_ATOMIC_RESP_LEN;
+	qp->irq_cons++;
+	return true;
+}
+
 static bool next_rresp(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct swp_rreq *r;
+	const struct swp_rreq *r;
+	const struct swp_irq *q;
 
 	if (qp->irq_cons == qp->irq_prod)
 		return false;
-	r = &qp->irq[qp->irq_cons % qp->irq_size];
+	q = &qp->irq[qp->irq_cons % qp->irq_size];
+	if (q->is_atomic)
+		return atomic_response(qp, &q->atomic);
+	r = &q->read;
 	tx->kind = SWP_TX_RRESP;
 	tx->opcode = SWP_RDMAP_READ_RESP;
 	tx->hdr_len = SWP_TAGGED_LEN;
@@ -569,33 +712,6 @@ static bool next_msg(struct swp_qp *qp)
 	return next_sqe(qp) || next_rresp(qp);
 }
 
-static void rresp_error(struct swp_qp *qp, int err)
-{
-	struct swp_rreq *r = &qp->irq[qp->irq_cons % qp->irq_size];
-	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-			      SWP_RP_INVALID_STAG };
-	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
-	struct swp_rreq w = *r;
-
-	if (err == -ERANGE)
-		t.code = SWP_RP_BOUNDS;
-	else if (err == -EACCES)
-		t.code = SWP_RP_ACCESS;
-	else if (err == -EPERM)
-		t.code = SWP_RP_NOT_ASSOC;
-	/* RFC 5040 section 4.8: what is left of the request goes back */
-	w.sink_to += qp->tx.off;
-	w.src_to += qp->tx.off;
-	w.size -= qp->tx.off;
-	swp_rreq_encode(rreq, &w);
-	swp_untagged_encode(ddp, SWP_RDMAP_READ_REQ, true, 0, SWP_QN_READ_REQ,
-			    qp->rx.msn[SWP_QN_READ_REQ] -
-			    (qp->irq_prod - qp->irq_cons), 0);
-	qp->tx.kind = SWP_TX_NONE;
-	swp_qp_fail(qp, &t, ddp, sizeof(ddp),
-		    SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN, rreq);
-}
-
 /* Payload of the FPDU under construction.  Returns 0, or < 0: nothing added. */
 static int add_payload(struct swp_qp *qp, u32 n)
 {
@@ -610,7 +726,8 @@ static int add_payload(struct swp_qp *qp, u32 n)
 		       0 : -ENOMEM;
 
 	if (tx->kind == SWP_TX_RRESP) {
-		struct swp_rreq *r = &qp->irq[qp->irq_cons % qp->irq_size];
+		const struct swp_rreq *r =
+			&qp->irq[qp->irq_cons % qp->irq_size].read;
 
 		mr = swp_mr_get(qp->dev, r->src_stag);
 		if (!mr)
@@ -766,7 +883,10 @@ static int add_fpdu(struct swp_qp *qp)
 	if (last) {
 		if (tx->kind == SWP_TX_RRESP)
 			qp->irq_cons++;
-		tx->kind = SWP_TX_NONE;
+		if (tx->kind == SWP_TX_SQE && tx->imm_next)
+			immediate(tx);
+		else
+			tx->kind = SWP_TX_NONE;
 	}
 	return 1;
 

@@ -359,7 +359,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadSegment{"TaggedDdpVersion", Tagged{.ddp = 0xc2}.bytes(), 1, 1, 0x04},
         BadSegment{"UntaggedDdpVersion", Untagged{.ddp = 0x40}.bytes(), 1, 2, 0x06},
-        BadSegment{"QueueNumber", Untagged{.qn = 3}.bytes(), 1, 2, 0x01},
+        BadSegment{"QueueNumber", Untagged{.qn = 4}.bytes(), 1, 2, 0x01},
         BadSegment{"RdmapVersion", Untagged{.rdmap = 0xc0 | kOpSend}.bytes(), 0, 2, 0x05},
         BadSegment{"Opcode", Untagged{.rdmap = 0x40 | 0x0f}.bytes(), 0, 2, 0x06},
         BadSegment{"UnsolicitedReadResponse",
