@@ -40,13 +40,14 @@ static void cq_unlock(struct swp_cq *cq, unsigned long flags)
  */
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 {
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
+	struct swp_ring_ctrl *ctrl;
 	unsigned long flags;
 	struct swp_cqe *dst;
 	u32 arm, cons;
 	int bits = 0;
 
 	flags = cq_lock(cq);
+	ctrl = swp_ring_ctrl(&cq->ring);
 	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
 	/* a wild value of a hostile owner looks like an overflow, and is one */
 	if (cq->overflow || cq->prod - cons >= cq->ring.entries) {
@@ -58,6 +59,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	}
 	dst = swp_ring_slot(&cq->ring, cq->prod);
 	cqe->gen = 0;
+	if (cq->timestamps)
+		cqe->timestamp = ktime_get_ns();
 	memcpy(dst, cqe, sizeof(*dst));
 	/* pairs with the poller's acquire load of gen */
 	smp_store_release(&dst->gen, (u16)(cq->prod / cq->ring.entries + 1));
@@ -194,7 +197,7 @@ static int create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct swp_create_cq_resp resp = {};
 	int ret;
 
-	if (attr->flags)
+	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > swp_params.max_cqe)
 		return -EINVAL;
@@ -213,6 +216,7 @@ static int create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	}
 	spin_lock_init(&cq->lock);
 	cq->id = atomic_inc_return(&dev->next_cq_id);
+	cq->timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), uctx);
 	if (ret)
 		goto err_count;
@@ -252,6 +256,58 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	return create_cq(ibcq, attr, udata);
 }
 #endif
+
+/* cq->lock held.  -EBUSY: the new ring is too small for what waits in the old. */
+static int move_cqes(struct swp_cq *cq, struct swp_ring *to)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
+	u32 i, cons = READ_ONCE(ctrl->cons), num = cq->prod - cons;
+	struct swp_cqe *dst;
+
+	if (cq->overflow || num > cq->ring.entries || num > to->entries)
+		return -EBUSY;
+	for (i = 0; i < num; i++) {
+		dst = swp_ring_slot(to, i);
+		memcpy(dst, swp_ring_slot(&cq->ring, cons + i), sizeof(*dst));
+		dst->gen = 1;
+	}
+	swp_ring_ctrl(to)->arm = READ_ONCE(ctrl->arm);
+	cq->prod = num;
+	swap(cq->ring, *to);
+	return 0;
+}
+
+int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	struct swp_resize_cq_resp resp = {};
+	struct swp_ucontext *uctx;
+	struct swp_ring ring;
+	int ret;
+
+	if (!udata || !cq->ring.entry)
+		return -EOPNOTSUPP;
+	if (!cqe || cqe > swp_params.max_cqe || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext, base);
+	ret = swp_ring_alloc(&ring, cqe, sizeof(struct swp_cqe), uctx);
+	if (ret)
+		return ret;
+	resp.ring_key = swp_ring_key(&ring);
+	resp.ring_bytes = ring.bytes;
+	resp.entries = ring.entries;
+	/* once the rings have changed places there is no way back */
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (!ret) {
+		spin_lock_bh(&cq->lock);
+		ret = move_cqes(cq, &ring);
+		if (!ret)
+			ibcq->cqe = cq->ring.entries;
+		spin_unlock_bh(&cq->lock);
+	}
+	swp_ring_free(&ring);
+	return ret;
+}
 
 int swp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {

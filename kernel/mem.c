@@ -398,6 +398,42 @@ struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 }
 #endif
 
+/*
+ * A region of the same memory, or of other, with new keys; the core puts it in
+ * the place of the old one and deregisters that.  Should this fail, the old one
+ * is as it was.
+ */
+struct ib_mr *swp_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				u64 length, u64 iova, int access,
+				struct ib_pd *pd, struct ib_udata *udata)
+{
+	struct swp_mr *mr = to_swp_mr(ibmr);
+	int was = mr->access;
+	struct ib_mr *new;
+	bool bound;
+
+	if (flags & ~IB_MR_REREG_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	/* nor will a window be bound while it is replaced */
+	spin_lock_bh(&mr->dev->mw_lock);
+	bound = mr->windows;
+	if (!bound)
+		mr->access &= ~IB_ACCESS_MW_BIND;
+	spin_unlock_bh(&mr->dev->mw_lock);
+	if (bound)
+		return ERR_PTR(-EBUSY);
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		start = mr->umem->address;
+		length = mr->length;
+		iova = mr->iova;
+	}
+	new = reg_user_mr(flags & IB_MR_REREG_PD ? pd : ibmr->pd, start, length,
+			  iova, flags & IB_MR_REREG_ACCESS ? access : was);
+	if (IS_ERR(new))
+		mr->access = was;
+	return new;
+}
+
 static void erase_mr(struct swp_mr *mr)
 {
 	xa_erase(&mr->dev->mrs, mr->stag >> 8);

@@ -157,6 +157,7 @@ struct swp_cq {
 	u32 cons;		/* kernel consumers: ours; user: see ring */
 	u32 arm;		/* kernel consumers: enum swp_arm */
 	bool overflow;
+	bool timestamps;	/* of each completion; constant */
 };
 
 #define to_swp_cq(x)	container_of(x, struct swp_cq, base)

@@ -49,6 +49,9 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_MEM_WINDOW |
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->max_mw = swp_params.max_mr;
+	/* completions are stamped in nanoseconds */
+	attr->timestamp_mask = U64_MAX;
+	attr->hca_core_clock = 1000000;
 	attr->max_fast_reg_page_list_len = SWP_MAX_FAST_BLOCKS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	return 0;
@@ -628,6 +631,13 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	return qp ? &qp->base : NULL;
 }
 
+#ifndef SWP_HAVE_RESIZE_USER_CQ
+static int resize_cq(struct ib_cq *cq, int cqe, struct ib_udata *udata)
+{
+	return cqe < 0 ? -EINVAL : swp_resize_cq(cq, cqe, udata);
+}
+#endif
+
 const struct ib_device_ops swp_dev_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = SWP_DRIVER_ID,
@@ -682,6 +692,12 @@ const struct ib_device_ops swp_dev_ops = {
 	.query_srq = swp_query_srq,
 	.reg_user_mr = swp_reg_user_mr,
 	.req_notify_cq = swp_req_notify_cq,
+	.rereg_user_mr = swp_rereg_user_mr,
+#ifdef SWP_HAVE_RESIZE_USER_CQ
+	.resize_user_cq = swp_resize_cq,
+#else
+	.resize_cq = resize_cq,
+#endif
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, swp_cq, base),
 	INIT_RDMA_OBJ_SIZE(ib_mw, swp_mw, base),

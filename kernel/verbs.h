@@ -25,6 +25,9 @@ struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			      int access, struct ib_udata *udata);
 #endif
+struct ib_mr *swp_rereg_user_mr(struct ib_mr *mr, int flags, u64 start,
+				u64 length, u64 iova, int access,
+				struct ib_pd *pd, struct ib_udata *udata);
 int swp_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 struct ib_mr *swp_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_sg);
 int swp_alloc_mw(struct ib_mw *mw, struct ib_udata *udata);
@@ -40,6 +43,7 @@ int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
 int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
 		  struct ib_udata *udata);
 #endif
+int swp_resize_cq(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata);
 int swp_destroy_cq(struct ib_cq *cq, struct ib_udata *udata);
 int swp_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
 int swp_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);

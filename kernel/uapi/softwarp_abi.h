@@ -50,6 +50,17 @@ struct swp_create_cq_resp {
 	__u32 reserved;
 };
 
+/*
+ * The CQEs that were not consumed are in the new ring from index 0 on, and its
+ * cons is 0; nothing is written to the old one any more.  Until the command
+ * returns the program must neither poll nor arm.
+ */
+struct swp_resize_cq_resp {
+	__aligned_u64 ring_key;
+	__u32 ring_bytes;
+	__u32 entries;
+};
+
 /* A queue with no entries has key 0, bytes 0 and entries 0. */
 struct swp_create_qp_resp {
 	__aligned_u64 sq_key;
