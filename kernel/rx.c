@@ -346,9 +346,10 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 {
 	const struct swp_seg *s = &f->seg;
 	struct swp_rx *rx = &qp->rx;
-	bool after_write = rx->after_write;
+	u8 data[SWP_IMM_LEN];
 	struct swp_cqe cqe;
 	u32 imm;
+	bool alone;
 	int ret;
 
 	if (rx->in_msg || rx->in_write)
@@ -364,19 +365,21 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 	if (ret)
 		return rx->in_msg ? fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR, 0) :
 				    local_catastrophe(qp);
-	swp_cur_copy(&f->payload, &imm, sizeof(imm));
+	swp_cur_copy(&f->payload, data, sizeof(data));
+	memcpy(&imm, data, sizeof(imm));
+	alone = data[SWP_IMM_LEN - 1] == SWP_IMM_ALONE;
 	rx->msn[SWP_QN_SEND]++;
 	rx->in_msg = false;
-	rx->after_write = false;
 	cqe = (struct swp_cqe){
 		.wr_id = rx->wr_id,
-		.byte_len = after_write ? rx->write_len : 0,
+		.byte_len = rx->after_write && !alone ? rx->write_len : 0,
 		.qp_num = qp->qpn,
-		.opcode = after_write ? SWP_OP_RECV_IMM : SWP_OP_RECV,
+		.opcode = alone ? SWP_OP_RECV : SWP_OP_RECV_IMM,
 		.flags = SWP_CQE_WITH_IMM |
 			 (s->opcode == SWP_RDMAP_IMM_SE ? SWP_CQE_SOLICITED : 0),
 		.imm_inv = imm,
 	};
+	rx->after_write = false;
 	swp_cq_notify(qp->rcq, swp_cq_push(qp->rcq, &cqe));
 	return 0;
 }

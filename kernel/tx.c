@@ -363,10 +363,11 @@ static void immediate(struct swp_tx *tx)
 {
 	u8 *data = (u8 *)tx_sge(tx);
 
-	/* four octets of it are the verbs', the others are zero */
+	/* four octets of it are the verbs' */
+	memset(data, 0, SWP_IMM_LEN);
 	memcpy(data, &tx->sqe.inv_stag, sizeof(tx->sqe.inv_stag));
-	memset(data + sizeof(tx->sqe.inv_stag), 0,
-	       SWP_IMM_LEN - sizeof(tx->sqe.inv_stag));
+	if (tx->sqe.opcode == SWP_OP_SEND_IMM)
+		data[SWP_IMM_LEN - 1] = SWP_IMM_ALONE;
 	tx->opcode = tx->sqe.flags & SWP_WQE_SOLICITED ? SWP_RDMAP_IMM_SE :
 							 SWP_RDMAP_IMM;
 	tx->hdr_len = SWP_UNTAGGED_LEN;

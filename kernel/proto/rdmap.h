@@ -112,6 +112,12 @@ struct swp_atomic_resp_wire {
 #define SWP_ATOMIC_REQ_LEN	52
 #define SWP_ATOMIC_RESP_LEN	12
 #define SWP_IMM_LEN		8
+/*
+ * Of the eight octets the first four are what the verbs know.  The others are
+ * zero, but for the last one of immediate data that were sent with no Write, so
+ * that a Write by chance in front of them is not taken for theirs.
+ */
+#define SWP_IMM_ALONE		1
 /* headers of a Read Request */
 #define SWP_MAX_HDR		(SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
 /* control, segment length, untagged header, Read Request header */
