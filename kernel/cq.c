@@ -7,6 +7,7 @@
 #include <linux/ktime.h>
 
 #include "qp.h"
+#include "trace.h"
 #include "verbs.h"
 
 /*
@@ -46,6 +47,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	u32 arm, cons;
 	int bits = 0;
 
+	trace_swp_cqe(cq->id, cqe->qp_num, cqe->wr_id, cqe->opcode, cqe->status,
+		      cqe->byte_len, cqe->vendor_err);
 	flags = cq_lock(cq);
 	ctrl = swp_ring_ctrl(&cq->ring);
 	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;

@@ -7,6 +7,7 @@
 #include <linux/tcp.h>
 
 #include "qp.h"
+#include "trace.h"
 
 struct workqueue_struct *swp_wq;
 struct workqueue_struct *swp_poll_wq;
@@ -261,6 +262,7 @@ static void set_state(struct swp_qp *qp, enum swp_qp_state state)
 	spin_lock_bh(&qp->lock);
 	WRITE_ONCE(qp->state, state);
 	spin_unlock_bh(&qp->lock);
+	trace_swp_qp_state(qp->qpn, state, qp->vendor_err);
 }
 
 /* A QP that takes nothing from its shared receive queue any more says so, once. */
@@ -290,6 +292,7 @@ void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
 	qp->term_len = swp_term_encode(qp->term_buf, t, ddp, ddp_len, seg_len,
 				       rreq);
 	qp->close_error = -EPROTO;
+	trace_swp_terminate(qp->qpn, false, t->layer, t->etype, t->code);
 	/*
 	 * A responder that is still fenced may not send an FPDU, Terminate
 	 * included (RFC 5044 section 7.1.2), and who sent FIN can't.
@@ -352,6 +355,7 @@ void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
 	qp->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
 			 SWP_VENDOR_ERR_REMOTE;
 	qp->close_error = -ECONNRESET;
+	trace_swp_terminate(qp->qpn, true, t->layer, t->etype, t->code);
 	swp_tx_release(qp);
 	set_state(qp, SWP_QP_TERMINATE);
 	swp_qp_terminated(qp);

@@ -16,6 +16,7 @@
 
 #include "qp.h"
 #include "skbcur.h"
+#include "trace.h"
 
 /* One FPDU that is being worked on, for the Terminate that it may earn */
 struct rx_fpdu {
@@ -717,6 +718,7 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
 	swp_cur_copy(&hc, f.hdr, f.hdr_avail);
 	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.accept, &f.seg, &t);
+	trace_swp_rx_fpdu(qp->qpn, f.seg.opcode, f.seg.last, f.seg.payload);
 	if (unlikely(first) && !bad && is_rtr_send(qp, &f.seg)) {
 		qp->rx.msn[SWP_QN_SEND]++;
 		return 0;

@@ -18,6 +18,7 @@
 #include <net/tcp.h>
 
 #include "qp.h"
+#include "trace.h"
 
 /* Most parts of a request that is sent by reference */
 #define SWP_ZCOPY_SGE	4
@@ -481,6 +482,7 @@ again:
 		.flags = tx->sqe.flags,
 	};
 	qp->sq_tx++;
+	trace_swp_wqe(qp->qpn, s->wr_id, s->opcode, s->flags, s->byte_len);
 	tx->kind = SWP_TX_SQE;
 	tx->off = 0;
 	tx->sge_i = 0;
@@ -1250,6 +1252,7 @@ void swp_tx_run(struct swp_qp *qp)
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
 		ret = push(qp, sk);
+		trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, ret);
 		if (ret > 0) {
 			left -= min_t(u32, left, ret);
 			if (!iov_iter_count(&tx->it))
