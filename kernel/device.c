@@ -76,6 +76,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	netdev_hold(ndev, &dev->netdev_tracker, GFP_KERNEL);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
 	xa_init(&dev->mrs);
+	xa_init_flags(&dev->counters, XA_FLAGS_ALLOC1);
 	spin_lock_init(&dev->mw_lock);
 	dev->qp_next = get_random_u32() & 0xffffff;
 	swp_policy_init(dev);

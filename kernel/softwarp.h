@@ -99,6 +99,7 @@ struct swp_device {
 	atomic_t next_cq_id;
 
 	struct swp_stats __percpu *stats;
+	struct xarray counters;		/* id -> struct swp_counter */
 
 	/* connection manager (cm.c) */
 	spinlock_t cm_lock;		/* protects the lists below */

@@ -294,6 +294,8 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	if (ret)
 		goto err_queues;
 	ibqp->qp_num = qp->qpn;
+	/* iWARP never gives a QP its port, and the core compares counters by it */
+	ibqp->port = 1;
 	if (udata) {
 		resp.sq_key = swp_ring_key(&qp->sq);
 		resp.rq_key = swp_ring_key(&qp->rq);
@@ -631,6 +633,13 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	return qp ? &qp->base : NULL;
 }
 
+#ifdef SWP_HAVE_COUNTER_INIT
+/* The core allocates it by the driver's size; we keep ours by its id. */
+struct swp_core_counter {
+	struct rdma_counter base;
+};
+#endif
+
 #ifndef SWP_HAVE_RESIZE_USER_CQ
 static int resize_cq(struct ib_cq *cq, int cqe, struct ib_udata *udata)
 {
@@ -648,6 +657,14 @@ const struct ib_device_ops swp_dev_ops = {
 	.alloc_hw_port_stats = swp_alloc_port_stats,
 	.alloc_pd = alloc_pd,
 	.alloc_ucontext = alloc_ucontext,
+	.counter_alloc_stats = swp_counter_alloc_stats,
+	.counter_bind_qp = swp_counter_bind_qp,
+	.counter_dealloc = swp_counter_dealloc,
+#ifdef SWP_HAVE_COUNTER_INIT
+	.counter_init = swp_counter_init,
+#endif
+	.counter_unbind_qp = swp_counter_unbind_qp,
+	.counter_update_stats = swp_counter_update_stats,
 	.create_cq = swp_create_cq,
 	.create_qp = create_qp,
 	.create_srq = swp_create_srq,
@@ -705,4 +722,7 @@ const struct ib_device_ops swp_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, swp_qp, base),
 	INIT_RDMA_OBJ_SIZE(ib_srq, swp_srq, base),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, swp_ucontext, base),
+#ifdef SWP_HAVE_COUNTER_INIT
+	INIT_RDMA_OBJ_SIZE(rdma_counter, swp_core_counter, base),
+#endif
 };

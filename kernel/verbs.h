@@ -63,6 +63,23 @@ struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index);
 
+/* counter.c */
+struct rdma_counter;
+#ifdef SWP_HAVE_COUNTER_PORT
+int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp,
+			u32 port);
+int swp_counter_unbind_qp(struct ib_qp *qp, u32 port);
+#else
+int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp);
+int swp_counter_unbind_qp(struct ib_qp *qp);
+#endif
+#ifdef SWP_HAVE_COUNTER_INIT
+void swp_counter_init(struct rdma_counter *counter);
+#endif
+int swp_counter_dealloc(struct rdma_counter *counter);
+struct rdma_hw_stats *swp_counter_alloc_stats(struct rdma_counter *counter);
+int swp_counter_update_stats(struct rdma_counter *counter);
+
 /* restrack.c */
 int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
