@@ -2,6 +2,7 @@
 /*
  * What `rdma resource show ... -dd` tells beyond the core's own columns.
  */
+#include <linux/inet.h>
 #include <net/tcp.h>
 #include <rdma/restrack.h>
 #include <rdma/rdma_netlink.h>
@@ -19,6 +20,21 @@ static int put_ring(struct sk_buff *msg, const char *prod_name,
 	ctrl = swp_ring_ctrl(r);
 	return rdma_nl_put_driver_u32(msg, prod_name, READ_ONCE(ctrl->prod)) ||
 	       rdma_nl_put_driver_u32(msg, kick_name, READ_ONCE(ctrl->kick));
+}
+
+/* Both ends of the connection, as text.  Process context. */
+static int put_names(struct sk_buff *msg, struct swp_llp *llp)
+{
+	struct sockaddr_storage local, remote;
+	char text[INET6_ADDRSTRLEN + 8];
+
+	if (swp_llp_names(llp, &local, &remote, NULL))
+		return 0;	/* it is just ending */
+	snprintf(text, sizeof(text), "%pISpc", &local);
+	if (rdma_nl_put_driver_string(msg, "local", text))
+		return -EMSGSIZE;
+	snprintf(text, sizeof(text), "%pISpc", &remote);
+	return rdma_nl_put_driver_string(msg, "peer", text);
 }
 
 static int put_tcp(struct sk_buff *msg, const struct sock *sk)
@@ -61,6 +77,8 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	    rdma_nl_put_driver_u32(msg, "crc", qp->sp.crc) ||
 	    rdma_nl_put_driver_u32(msg, "tx_markers", qp->sp.tx_markers) ||
 	    rdma_nl_put_driver_u32(msg, "rx_markers", qp->sp.rx_markers) ||
+	    rdma_nl_put_driver_u32(msg, "extensions",
+				   !!(qp->sp.accept & SWP_ACCEPT_EXT)) ||
 	    rdma_nl_put_driver_u32(msg, "ird", qp->sp.ird) ||
 	    rdma_nl_put_driver_u32(msg, "ord", qp->sp.ord) ||
 	    rdma_nl_put_driver_u32(msg, "fenced", READ_ONCE(qp->tx.fenced)) ||
@@ -85,7 +103,8 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 
 	llp = swp_qp_llp(qp);
 	if (llp) {
-		if (!ret && put_tcp(msg, llp->sock->sk))
+		if (!ret && (put_names(msg, llp) ||
+			     put_tcp(msg, llp->sock->sk)))
 			ret = -EMSGSIZE;
 		swp_llp_put(llp);
 	}
@@ -114,6 +133,30 @@ int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 				   cq->ring.entry ? READ_ONCE(ctrl->arm) :
 						    READ_ONCE(cq->arm)) ||
 	    rdma_nl_put_driver_u32(msg, "overflow", cq->overflow)) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+int swp_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	static const char * const kinds[] = {
+		[SWP_MR_USER] = "user", [SWP_MR_DMA] = "dma",
+		[SWP_MR_FAST] = "fast",
+	};
+	const struct swp_mr *mr = to_swp_mr(ibmr);
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_put_driver_string(msg, "kind", kinds[mr->kind]) ||
+	    rdma_nl_put_driver_u32(msg, "valid",
+				   !test_bit(SWP_MRF_INVALID, &mr->flags)) ||
+	    rdma_nl_put_driver_u32_hex(msg, "access", mr->access) ||
+	    rdma_nl_put_driver_u64_hex(msg, "iova", mr->iova) ||
+	    rdma_nl_put_driver_u32(msg, "windows", READ_ONCE(mr->windows))) {
 		nla_nest_cancel(msg, table);
 		return -EMSGSIZE;
 	}

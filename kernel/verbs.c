@@ -679,6 +679,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.device_group = &swp_policy_group,
 	.disassociate_ucontext = disassociate_ucontext,
 	.fill_res_cq_entry = swp_fill_res_cq,
+	.fill_res_mr_entry = swp_fill_res_mr,
 	.fill_res_qp_entry = swp_fill_res_qp,
 	.get_dev_fw_str = get_fw_str,
 	.get_dma_mr = swp_get_dma_mr,

@@ -82,6 +82,7 @@ int swp_counter_update_stats(struct rdma_counter *counter);
 
 /* restrack.c */
 int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int swp_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
 int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
 
 /* device.c */
