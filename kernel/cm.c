@@ -619,7 +619,8 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
 					      len - SWP_MPA_CRC_LEN));
 	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
 	if (!swp_llp_send(ep->llp, buf, len))
-		swp_stat_inc(ep->dev, TERM_SENT);
+		swp_stat_terminate(ep->dev, true, term.layer, term.etype,
+				   term.code);
 }
 
 /* Active side -------------------------------------------------------------- */

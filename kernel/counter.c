@@ -10,7 +10,7 @@
 
 /* Found by rdma_counter.id; all of it is protected by the core's counter lock */
 struct swp_counter {
-	struct swp_stats gone;	/* of QPs that are bound no more */
+	struct swp_qp_stats gone;	/* of QPs that are bound no more */
 };
 
 /* What a QP has counted since it was bound is added to @sum. */
@@ -18,7 +18,7 @@ static void add_qp(const struct swp_qp *qp, u64 *sum)
 {
 	int i;
 
-	for (i = 0; i < SWP_STAT_COUNT; i++)
+	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
 		sum[i] += READ_ONCE(qp->stats.v[i]) - qp->bound->v[i];
 }
 
@@ -27,13 +27,13 @@ static int bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 	struct swp_device *dev = to_swp_dev(ibqp->device);
 	struct swp_qp *qp = to_swp_qp(ibqp);
 	struct swp_counter *c = NULL;
-	struct swp_stats *bound;
+	struct swp_qp_stats *bound;
 	int i, ret;
 
 	bound = kmalloc(sizeof(*bound), GFP_KERNEL);
 	if (!bound)
 		return -ENOMEM;
-	for (i = 0; i < SWP_STAT_COUNT; i++)
+	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
 		bound->v[i] = READ_ONCE(qp->stats.v[i]);
 	if (!counter->id) {
 		c = kzalloc(sizeof(*c), GFP_KERNEL);
@@ -64,7 +64,7 @@ static int unbind_qp(struct ib_qp *ibqp)
 	struct swp_device *dev = to_swp_dev(ibqp->device);
 	struct swp_qp *qp = to_swp_qp(ibqp);
 	struct swp_counter *c = xa_load(&dev->counters, qp->counter_id);
-	struct swp_stats *bound = qp->bound;
+	struct swp_qp_stats *bound = qp->bound;
 
 	if (!bound)
 		return 0;
@@ -117,7 +117,7 @@ int swp_counter_dealloc(struct rdma_counter *counter)
 
 struct rdma_hw_stats *swp_counter_alloc_stats(struct rdma_counter *counter)
 {
-	return swp_alloc_port_stats(counter->device, counter->port);
+	return swp_alloc_qp_stats();
 }
 
 int swp_counter_update_stats(struct rdma_counter *counter)

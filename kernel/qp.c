@@ -791,7 +791,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_qp_put(qp);
 	wait_for_completion(&qp->idle);
 
-	for (i = 0; i < SWP_STAT_COUNT; i++)
+	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
 		this_cpu_add(qp->dev->stats->v[i], qp->stats.v[i]);
 	if (qp->tx.frag.page)
 		put_page(qp->tx.frag.page);

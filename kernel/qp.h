@@ -260,9 +260,9 @@ struct swp_qp {
 	u32 term_len;
 	u32 vendor_err;
 
-	struct swp_stats stats;	/* under the socket lock */
+	struct swp_qp_stats stats;	/* under the socket lock */
 	u32 counter_id;		/* bound to it; the two are under the lock of qps */
-	struct swp_stats *bound;	/* what they were then */
+	struct swp_qp_stats *bound;	/* what they were then */
 
 	unsigned long flags;	/* enum swp_qp_flag */
 	struct work_struct tx_work;

@@ -650,7 +650,7 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	if (!s->last || swp_term_decode(buf, len, &t, &msn, &rreq))
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_UNSPECIFIED);
-	swp_qp_stat_inc(qp, TERM_RCVD);
+	swp_stat_terminate(qp->dev, false, t.layer, t.etype, t.code);
 	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
 		  qp->qpn, t.layer, t.etype, t.code);
 	blame(qp, &t, swp_term_culprit(buf, len, &culprit) ? &culprit : NULL,
@@ -1031,5 +1031,7 @@ void swp_rx_run(struct swp_qp *qp)
 	rx->starved = false;
 	tcp_read_sock(qp->llp->sock->sk, &desc,
 		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
+	qp->stats.v[SWP_STAT_RX_OOO] =
+		READ_ONCE(tcp_sk(qp->llp->sock->sk)->rcv_ooopack);
 	rx->running = false;
 }

@@ -9,23 +9,31 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
+/* Reasons of Terminates that have a counter each, see stats.c */
+#define SWP_TERM_REASONS	35
+
 /* The names that users see are in stats.c. */
 enum swp_stat {
+	/* counted in the QP */
 	SWP_STAT_TX_FPDU,
 	SWP_STAT_TX_BYTES,
+	SWP_STAT_TX_REQUESTS,	/* taken from send queues */
 	SWP_STAT_TX_CALLS,	/* calls of the socket */
 	SWP_STAT_TX_STALLS,	/* TCP took no more */
 	SWP_STAT_RX_FPDU,
 	SWP_STAT_RX_BYTES,
 	SWP_STAT_RX_SPLIT,	/* FPDUs that spanned skbs */
+	SWP_STAT_RX_OOO,	/* segments that TCP got out of order */
 	SWP_STAT_RX_CRC_ERR,
 	SWP_STAT_RX_MARKER_ERR,
 	SWP_STAT_RX_PROTO_ERR,
-	SWP_STAT_TERM_SENT,
-	SWP_STAT_TERM_RCVD,
 	SWP_STAT_DOORBELLS,
 	SWP_STAT_TX_POLLS,	/* times a worker began to watch an SQ */
 	SWP_STAT_WQE_INVALID,	/* malformed requests */
+	SWP_STAT_QP_COUNT,
+	/* counted in the device */
+	SWP_STAT_TERM_SENT = SWP_STAT_QP_COUNT,
+	SWP_STAT_TERM_RCVD,
 	SWP_STAT_CQ_OVERFLOW,
 	SWP_STAT_CONN_ACTIVE,
 	SWP_STAT_CONN_PASSIVE,
@@ -36,12 +44,23 @@ enum swp_stat {
 	SWP_STAT_MPA_REJECTED,
 	SWP_STAT_PENDING_DROP,	/* handshakes beyond max_pending */
 	SWP_STAT_LIMIT_HIT,	/* objects refused, see the module parameters */
-	SWP_STAT_COUNT
+	SWP_STAT_TERM_FOR,	/* by reason, either way: a netlink message is short */
+	SWP_STAT_COUNT = SWP_STAT_TERM_FOR + SWP_TERM_REASONS
 };
 
 struct swp_stats {
 	u64 v[SWP_STAT_COUNT];
 };
+
+struct swp_qp_stats {
+	u64 v[SWP_STAT_QP_COUNT];
+};
+
+struct swp_device;
+
+/* A Terminate was sent, or came.  Any context. */
+void swp_stat_terminate(struct swp_device *dev, bool sent, u8 layer, u8 etype,
+			u8 code);
 
 /* Any context; a torn read on 32-bit machines is tolerated, it is a counter. */
 #define swp_stat_add(dev, id, n) \

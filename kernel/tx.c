@@ -482,6 +482,7 @@ again:
 		.flags = tx->sqe.flags,
 	};
 	qp->sq_tx++;
+	swp_qp_stat_inc(qp, TX_REQUESTS);
 	trace_swp_wqe(qp->qpn, s->wr_id, s->opcode, s->flags, s->byte_len);
 	tx->kind = SWP_TX_SQE;
 	tx->off = 0;
@@ -697,7 +698,8 @@ static bool next_msg(struct swp_qp *qp)
 		tx->term_pending = false;
 		tx->term_sent = true;
 		tx->has_term = true;
-		swp_qp_stat_inc(qp, TERM_SENT);
+		swp_stat_terminate(qp->dev, true, qp->term.layer,
+				   qp->term.etype, qp->term.code);
 		return true;
 	}
 	if (qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING)

@@ -60,6 +60,7 @@ int swp_post_srq_recv(struct ib_srq *srq, const struct ib_recv_wr *wr,
 
 /* stats.c */
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
+struct rdma_hw_stats *swp_alloc_qp_stats(void);
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index);
 
