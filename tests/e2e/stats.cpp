@@ -2,6 +2,11 @@
 /* What the rdma tool shows. */
 #include <unistd.h>
 
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,20 +52,94 @@ TEST(Stats, BadRequestsAreCounted) {
     EXPECT_GE(grown, 1U) << "no counter tells of a bad MPA request";
 }
 
-/* Terminates of either direction are counted. */
+/* Terminates of either direction are counted, and by reason. */
 TEST(Stats, TerminatesAreCounted) {
-    auto before = counters(config().dev);
+    auto ours = counters(config().dev), theirs = counters(config().peer_dev);
     {
         Pair pair;
         pair.c().send(1, {}); // nothing posted to receive it
         pair.c().expect(RDMA_CM_EVENT_DISCONNECTED);
     }
-    auto after = counters(config().dev);
-    bool found = false;
-    for (auto &[name, value] : after)
-        if (name.find("term") != std::string::npos && value > before[name])
-            found = true;
-    EXPECT_TRUE(found) << "no counter of Terminates grew";
+    auto grown = [](const std::string &dev, std::map<std::string, uint64_t> &before) {
+        std::vector<std::string> names;
+        for (auto &[name, value] : counters(dev))
+            if (name.starts_with("terminate_"))
+                for (uint64_t i = before[name]; i < value; i++)
+                    names.push_back(name);
+        return names;
+    };
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(grown(config().dev, ours),
+              (Names{"terminate_for_ddp_no_buffer", "terminate_received"}));
+    EXPECT_EQ(grown(config().peer_dev, theirs),
+              (Names{"terminate_for_ddp_no_buffer", "terminate_sent"}));
+}
+
+/* A counter of chosen QPs counts what these do, from the bind on, and keeps it. */
+TEST(Stats, CountersOfSingleQps) {
+    const std::string link = config().dev + "/1";
+    auto shown = [&] {
+        std::map<std::string, uint64_t> values;
+        std::istringstream words(must_shell("rdma statistic qp show link " + link));
+        std::string name, value;
+        while (words >> name && name != "lqpn")
+            if (name == "tx_requests" || name == "tx_fpdu" || name == "cntn") {
+                words >> value;
+                values[name] = std::stoull(value);
+            }
+        return values;
+    };
+    Pair first, second, other;
+    expect_works(first, 1);
+    must_shell(fmt::format("rdma statistic qp bind link {} lqpn {}", link, first.c().qp()->qp_num));
+    auto values = shown();
+    EXPECT_EQ(values["tx_requests"], 0U) << "what was before does not count";
+    uint64_t number = values["cntn"];
+    ASSERT_NE(number, 0U);
+    must_shell(fmt::format("rdma statistic qp bind link {} lqpn {} cntn {}", link,
+                           second.c().qp()->qp_num, number));
+    expect_works(other, 2);
+    EXPECT_EQ(shown()["tx_requests"], 0U) << "another QP";
+    for (uint64_t i = 0; i < 3; i++)
+        expect_works(first, 10 + i);
+    uint64_t of_first = shown()["tx_requests"];
+    EXPECT_GE(of_first, 3U);
+    EXPECT_GE(shown()["tx_fpdu"], 3U);
+    expect_works(second, 20);
+    EXPECT_GT(shown()["tx_requests"], of_first);
+
+    must_shell(fmt::format("rdma statistic qp unbind link {} cntn {} lqpn {}", link, number,
+                           first.c().qp()->qp_num));
+    uint64_t before = shown()["tx_requests"];
+    EXPECT_GT(before, of_first) << "what the first one did is not forgotten";
+    expect_works(first, 30);
+    EXPECT_EQ(shown()["tx_requests"], before);
+    must_shell(fmt::format("rdma statistic qp unbind link {} cntn {}", link, number));
+    EXPECT_EQ(must_shell("rdma statistic qp show link " + link), "");
+}
+
+/* The tracepoints follow a request by its wr_id. */
+TEST(Stats, Tracepoints) {
+    if (access("/sys/kernel/tracing/trace", F_OK) != 0)
+        must_shell("mount -t tracefs tracefs /sys/kernel/tracing");
+    const std::string dir = "/sys/kernel/tracing/";
+    must_shell("echo > " + dir + "trace; echo 1 > " + dir + "events/softwarp/enable");
+    uint32_t qpn = 0;
+    {
+        Pair pair;
+        qpn = pair.c().qp()->qp_num;
+        expect_works(pair, 0xabcdef);
+        pair.c().send(0x123456, {}); // nothing posted to receive it
+        pair.c().expect(RDMA_CM_EVENT_DISCONNECTED);
+    }
+    must_shell("echo 0 > " + dir + "events/softwarp/enable");
+    std::string trace = must_shell("cat " + dir + "trace");
+    for (const std::string &line :
+         {fmt::format("swp_wqe: qp {} wr_id 0x123456", qpn), fmt::format("swp_tx_batch: qp {} ", qpn),
+          fmt::format("swp_rx_fpdu: qp {} ", qpn), fmt::format("qp {} wr_id 0x123456", qpn),
+          fmt::format("swp_terminate: qp {} received 1/2/0x02", qpn),
+          fmt::format("swp_qp_state: qp {} error", qpn)})
+        EXPECT_NE(trace.find(line), std::string::npos) << line << "\nnot in\n" << trace;
 }
 
 TEST(Stats, ResourcesShow) {
@@ -75,6 +154,11 @@ TEST(Stats, ResourcesShow) {
     EXPECT_NE(cqs.find("cqe "), std::string::npos) << cqs;
     std::string mrs = must_shell("rdma resource show mr dev " + config().dev);
     EXPECT_NE(mrs.find("mrlen 4096"), std::string::npos) << mrs;
+    mrs = must_shell("rdma -dd resource show mr dev " + config().dev);
+    EXPECT_NE(mrs.find("drv_kind user drv_valid 1"), std::string::npos) << mrs;
+    qps = must_shell("rdma -dd resource show qp link " + config().dev + "/1");
+    EXPECT_NE(qps.find("drv_peer " + config().peer_addr4 + ":"), std::string::npos) << qps;
+    EXPECT_NE(qps.find("drv_mpa_rev 2 drv_crc 1"), std::string::npos) << qps;
     std::string ids = must_shell("rdma resource show cm_id link " + config().dev + "/1");
     EXPECT_NE(ids.find("state CONNECT"), std::string::npos) << ids;
 }
