@@ -146,6 +146,12 @@ static int newlink(const char *name, struct net_device *ndev)
 	if (ret)
 		goto err;
 	swp_mark_named_by_user(&dev->base);
+	/*
+	 * Where RDMA devices belong to one namespace each, the core would have
+	 * it in the first; its sockets are in that of its netdev.
+	 */
+	if (!rdma_dev_access_netns(&dev->base, dev_net(ndev)))
+		write_pnet(&dev->base.coredev.rdma_net, dev_net(ndev));
 	ret = ib_register_device(&dev->base, name, NULL);
 	if (ret)
 		goto err;

@@ -118,30 +118,6 @@ TEST(Stats, CountersOfSingleQps) {
     EXPECT_EQ(must_shell("rdma statistic qp show link " + link), "");
 }
 
-/* The tracepoints follow a request by its wr_id. */
-TEST(Stats, Tracepoints) {
-    if (access("/sys/kernel/tracing/trace", F_OK) != 0)
-        must_shell("mount -t tracefs tracefs /sys/kernel/tracing");
-    const std::string dir = "/sys/kernel/tracing/";
-    must_shell("echo > " + dir + "trace; echo 1 > " + dir + "events/softwarp/enable");
-    uint32_t qpn = 0;
-    {
-        Pair pair;
-        qpn = pair.c().qp()->qp_num;
-        expect_works(pair, 0xabcdef);
-        pair.c().send(0x123456, {}); // nothing posted to receive it
-        pair.c().expect(RDMA_CM_EVENT_DISCONNECTED);
-    }
-    must_shell("echo 0 > " + dir + "events/softwarp/enable");
-    std::string trace = must_shell("cat " + dir + "trace");
-    for (const std::string &line :
-         {fmt::format("swp_wqe: qp {} wr_id 0x123456", qpn), fmt::format("swp_tx_batch: qp {} ", qpn),
-          fmt::format("swp_rx_fpdu: qp {} ", qpn), fmt::format("qp {} wr_id 0x123456", qpn),
-          fmt::format("swp_terminate: qp {} received 1/2/0x02", qpn),
-          fmt::format("swp_qp_state: qp {} error", qpn)})
-        EXPECT_NE(trace.find(line), std::string::npos) << line << "\nnot in\n" << trace;
-}
-
 TEST(Stats, ResourcesShow) {
     Pair pair;
     Region region(pair.c().pd(), 4096);

@@ -1,0 +1,125 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# What an administrator has to look at softwarp and to arrange it, on a kernel that has it all: tracepoints, the iWARP port
+# mapper, RDMA devices that belong to one namespace.  A line "ok" or "FAILED" for each.
+set -u
+
+ours=10.77.0.1 theirs=10.77.0.2
+failed=0
+
+check() { # what, function
+	if text=$("$2" 2>&1); then
+		echo "ok     $1"
+	else
+		echo "FAILED $1"
+		printf '%s\n' "$text" | sed 's/^/    /'
+		failed=$((failed + 1))
+	fi
+}
+
+# rping between two namespaces: command prefixes of server and client, address of the server, more options
+ping_pong() {
+	$1 rping -s -a "$3" -p 7300 -C 10 -V &
+	local server=$!
+	for _ in $(seq 100); do
+		$1 rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7300" && break
+		sleep 0.1
+	done
+	$2 rping -c -a "$3" -p 7300 -C 10 -V && wait $server
+}
+in_peer="ip netns exec peer"
+
+tracepoints() {
+	local dir=/sys/kernel/tracing
+	[ -e $dir/trace ] || mount -t tracefs tracefs $dir
+	echo > $dir/trace
+	echo 1 > $dir/events/softwarp/enable
+	ping_pong "$in_peer" "" $theirs || return 1
+	echo 0 > $dir/events/softwarp/enable
+	for event in swp_wqe swp_tx_batch swp_rx_fpdu swp_cqe swp_qp_state; do
+		grep -q "$event: " $dir/trace || { echo "no $event"; return 1; }
+	done
+	grep -q 'swp_rx_fpdu: qp [0-9]* Read Response (last)' $dir/trace
+}
+
+mapped() { # with the daemon there, while it dies, and without it
+	iwpmd || return 1
+	for _ in $(seq 100); do
+		pidof iwpmd > /dev/null && break
+		sleep 0.1
+	done
+	ping_pong "$in_peer" "" $theirs || return 1
+	ping_pong "" "" $ours || return 1
+	pidof iwpmd > /dev/null || { echo "the port mapper died"; return 1; }
+	kill "$(pidof iwpmd)"
+	ping_pong "$in_peer" "" $theirs
+}
+
+# An RDMA listener has its TCP port for itself, and gets none that is taken; the port mapper does not change that.
+ports_taken() {
+	iwpmd || return 1
+	python3 - $ours <<'END' || return 1
+import socket, subprocess, sys, time
+addr = sys.argv[1]
+taken = socket.create_server((addr, 7301))
+done = subprocess.run(["rping", "-s", "-a", addr, "-p", "7301"], capture_output=True, text=True, timeout=30)
+assert done.returncode != 0 and "in use" in done.stdout + done.stderr, done
+taken.close()
+server = subprocess.Popen(["rping", "-s", "-a", addr, "-p", "7302"], stderr=subprocess.PIPE)
+for _ in range(100):
+    time.sleep(0.1)
+    if "7302" in subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True).stdout:
+        break
+try:
+    socket.create_server((addr, 7302))
+    raise SystemExit("a TCP program got the port of an RDMA listener")
+except OSError as error:
+    assert "in use" in str(error), error
+server.kill()
+END
+	kill "$(pidof iwpmd)"
+}
+
+exclusive() {
+	rdma link delete sw0
+	rdma link delete swlo
+	$in_peer rdma link delete sw1
+	# only where there are no other namespaces can the mode be changed
+	ip netns del peer
+	for _ in $(seq 100); do
+		rdma system set netns exclusive 2>/dev/null && break
+		sleep 0.1
+	done
+	rdma system show | grep -q "netns exclusive" || { rdma system show; return 1; }
+	ip netns add left
+	ip netns add right
+	ip link add eth0 netns left type veth peer name eth0 netns right || return 1
+	local n=1
+	for ns in left right; do
+		ip -n $ns link set lo up
+		ip -n $ns addr add 10.78.0.$n/24 dev eth0
+		ip -n $ns link set eth0 up
+		ip netns exec $ns rdma link add sw$n type softwarp netdev eth0 || return 1
+		n=$((n + 1))
+	done
+	[ -z "$(rdma dev show)" ] || { echo "the first namespace sees $(rdma dev show)"; return 1; }
+	[ "$(ip netns exec left rdma dev show | grep -c sw)" = 1 ] || return 1
+	ip netns exec right rdma dev show | grep -q sw2 || return 1
+	ping_pong "ip netns exec right" "ip netns exec left" 10.78.0.2 || return 1
+	# a device can be given away and comes back when its namespace goes
+	ip netns del left
+	ip netns del right
+	for _ in $(seq 100); do
+		[ -z "$(rdma dev show)" ] && return 0
+		sleep 0.1
+	done
+	rdma dev show
+	return 1
+}
+
+check "tracepoints follow a connection" tracepoints
+check "connections with the port mapper, and when it has gone" mapped
+check "a TCP port belongs to one listener, RDMA or not" ports_taken
+check "devices that belong to one namespace" exclusive
+[ $failed = 0 ]
