@@ -382,7 +382,8 @@ int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 /*
  * swp_mr_atomic - do it, atomically for all processors and all peers
  * @old: what was there before
- * Returns 0, -ENOENT (no such STag), or what swp_mr_check() says.
+ * Returns 0, -ENOENT (no such STag), -EINVAL (not aligned in memory), or what
+ * swp_mr_check() says.
  */
 int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old);
 /*

@@ -578,6 +578,9 @@ static void rresp_error(struct swp_qp *qp, int err)
 		t.code = SWP_RP_ACCESS;
 	else if (err == -EPERM)
 		t.code = SWP_RP_NOT_ASSOC;
+	else if (err == -EINVAL)
+		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+				       SWP_RO_ALIGNMENT };
 	/* RFC 5040 section 4.8: what is left of the request goes back */
 	w.sink_to += qp->tx.off;
 	w.src_to += qp->tx.off;
