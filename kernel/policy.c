@@ -52,6 +52,19 @@ static ssize_t word_store(struct device *dev, struct device_attribute *attr,
 	return len;
 }
 
+/* The core tells programs what it was told when the device was registered. */
+static ssize_t extensions_store(struct device *dev,
+				struct device_attribute *attr,
+				const char *buf, size_t len)
+{
+	struct swp_device *sdev =
+		rdma_device_to_drv_device(dev, struct swp_device, base);
+	ssize_t ret = word_store(dev, attr, buf, len);
+
+	WRITE_ONCE(sdev->base.attrs.atomic_cap, swp_atomic_cap(sdev));
+	return ret;
+}
+
 static const char * const off_on[] = { "off", "on" };
 static const char * const crc_words[] = {
 	[SWP_CRC_OFF]		= "off",
@@ -94,7 +107,7 @@ static struct policy_attr word_attrs[] = {
 		.num = ARRAY_SIZE(off_on),
 		.words = off_on,
 	}, {
-		.attr = __ATTR(extensions, 0644, word_show, word_store),
+		.attr = __ATTR(extensions, 0644, word_show, extensions_store),
 		.off = offsetof(struct swp_policy, extensions),
 		.num = ARRAY_SIZE(off_on),
 		.words = off_on,

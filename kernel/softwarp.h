@@ -113,6 +113,12 @@ static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
 	return container_of(ibdev, struct swp_device, base);
 }
 
+static inline enum ib_atomic_cap swp_atomic_cap(const struct swp_device *dev)
+{
+	return READ_ONCE(dev->policy.extensions) ? IB_ATOMIC_GLOB :
+						   IB_ATOMIC_NONE;
+}
+
 struct swp_ucontext {
 	struct ib_ucontext base;
 	struct swp_device *dev;

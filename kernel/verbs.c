@@ -42,8 +42,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = swp_params.max_ird;
 	attr->max_qp_init_rd_atom = SWP_MAX_ORD;
 	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
-	attr->atomic_cap = READ_ONCE(dev->policy.extensions) ? IB_ATOMIC_GLOB :
-							       IB_ATOMIC_NONE;
+	attr->atomic_cap = swp_atomic_cap(dev);
 	attr->max_pkeys = 1;
 	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS |
 				 IB_DEVICE_MEM_WINDOW |
