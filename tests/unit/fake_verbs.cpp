@@ -125,6 +125,38 @@ int ibv_cmd_dereg_mr(VerbsMr *) {
     return error;
 }
 
+int ibv_cmd_rereg_mr(VerbsMr *mr, std::uint32_t, void *addr, std::size_t, std::uint64_t hca_va, int,
+                     ibv_pd *, void *, std::size_t cmd_size, void *, std::size_t resp_size) {
+    expect_size(cmd_size, 56);
+    expect_size(resp_size, 8);
+    expect_size(hca_va, reinterpret_cast<std::size_t>(addr));
+    const int error = failure();
+    if (error == 0)
+        mr->mr.lkey = mr->mr.rkey = 0x5678;
+    return error;
+}
+
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, void *, std::size_t cmd_size, void *,
+                     std::size_t resp_size) {
+    expect_size(cmd_size, 24);
+    expect_size(resp_size, 8);
+    const int error = failure();
+    if (error != 0)
+        return error;
+    mw->context = pd->context;
+    mw->pd = pd;
+    mw->rkey = 0x123456ff;
+    mw->type = type;
+    ++kernel.mws;
+    return 0;
+}
+
+int ibv_cmd_dealloc_mw(ibv_mw *) {
+    const int error = failure();
+    kernel.mws -= error == 0;
+    return error;
+}
+
 int ibv_cmd_create_cq(ibv_context *context, int, ibv_comp_channel *, int, ibv_cq *cq, void *,
                       std::size_t cmd_size, void *resp, std::size_t resp_size) {
     expect_size(cmd_size, 40);
@@ -142,9 +174,67 @@ int ibv_cmd_create_cq(ibv_context *context, int, ibv_comp_channel *, int, ibv_cq
     return 0;
 }
 
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *, VerbsCq *cq, void *,
+                         std::size_t cmd_size, void *resp, std::size_t resp_size, std::uint32_t) {
+    expect_size(cmd_size, 56);
+    const int error = failure();
+    if (error != 0)
+        return error;
+    cq->cq.context = context;
+    put(resp, 16, resp_size,
+        swp_create_cq_resp{.ring_key = kernel.cq_key,
+                           .ring_bytes = kernel.cq_bytes,
+                           .entries = kernel.cq_entries,
+                           .cq_id = 1,
+                           .reserved = 0});
+    ++kernel.cqs;
+    return 0;
+}
+
+int ibv_cmd_resize_cq(ibv_cq *, int, void *, std::size_t cmd_size, void *resp,
+                      std::size_t resp_size) {
+    expect_size(cmd_size, 24);
+    if (const auto hook = std::exchange(kernel.in_resize_cq, nullptr))
+        hook();
+    const int error = failure();
+    if (error == 0)
+        put(resp, 8, resp_size, kernel.resized);
+    return error;
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *) {
     const int error = failure();
     kernel.cqs -= error == 0;
+    return error;
+}
+
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *,
+                       std::size_t cmd_size, void *resp, std::size_t resp_size) {
+    expect_size(cmd_size, 40);
+    const int error = failure();
+    if (error != 0)
+        return error;
+    srq->context = pd->context;
+    attr->attr.max_wr = kernel.srq.entries;
+    put(resp, 16, resp_size, kernel.srq);
+    ++kernel.srqs;
+    return 0;
+}
+
+int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int, void *, std::size_t cmd_size) {
+    expect_size(cmd_size, 24);
+    return failure();
+}
+
+int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *attr, void *, std::size_t cmd_size) {
+    expect_size(cmd_size, 24);
+    attr->max_wr = kernel.srq.entries;
+    return failure();
+}
+
+int ibv_cmd_destroy_srq(ibv_srq *) {
+    const int error = failure();
+    kernel.srqs -= error == 0;
     return error;
 }
 
@@ -157,12 +247,23 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *, st
     qp->context = pd->context;
     qp->send_cq = attr->send_cq;
     qp->recv_cq = attr->recv_cq;
+    qp->srq = attr->srq;
     qp->qp_num = kernel.qp_num;
     qp->handle = 0x77;
     qp->state = IBV_QPS_RESET;
     put(resp, 32, resp_size, kernel.qp);
     ++kernel.qps;
     return 0;
+}
+
+int ibv_cmd_create_qp_ex(ibv_context *, VerbsQp *qp, ibv_qp_init_attr_ex *attr, void *cmd,
+                         std::size_t cmd_size, void *resp, std::size_t resp_size) {
+    ibv_qp_init_attr plain{};
+    plain.send_cq = attr->send_cq;
+    plain.recv_cq = attr->recv_cq;
+    plain.srq = attr->srq;
+    kernel.qp_comp_mask = attr->comp_mask;
+    return ibv_cmd_create_qp(attr->pd, &qp->qp, &plain, cmd, cmd_size, resp, resp_size);
 }
 
 int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int, ibv_qp_init_attr *, void *,

@@ -22,6 +22,8 @@ struct FakeKernel {
     std::uint32_t cq_entries = 8;
     std::uint32_t cq_bytes = 4096 + 4096;
     std::uint64_t cq_key = 0;
+    swp_resize_cq_resp resized{};
+    swp_create_srq_resp srq{};
     swp_create_qp_resp qp{};
     std::uint32_t qp_num = 100;
     std::uint64_t fw_ver = 0;
@@ -33,12 +35,16 @@ struct FakeKernel {
     int contexts = 0; // open ones
     int pds = 0;
     int mrs = 0;
+    int mws = 0;
     int cqs = 0;
+    int srqs = 0;
     int qps = 0;
     std::vector<std::string> doorbells; // bytes written
     int ioctl_doorbells = 0;
     softwarp::abi34::VerbsContextOps ops{};
     std::function<void()> in_destroy_qp; // runs once the kernel has forgotten the QP
+    std::function<void()> in_resize_cq;  // runs before the kernel answers
+    std::uint32_t qp_comp_mask = 0;      // of an extended creation
 };
 
 extern FakeKernel kernel;

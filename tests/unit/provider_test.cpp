@@ -9,9 +9,11 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <thread>
 
@@ -29,7 +31,9 @@ constexpr std::uint64_t sq_at = 0x10000;
 constexpr std::uint64_t rq_at = 0x20000;
 constexpr std::uint64_t cq_at = 0x30000;
 constexpr std::uint64_t cq2_at = 0x40000;
-constexpr std::size_t file_bytes = 0x50000;
+constexpr std::uint64_t srq_at = 0x50000;
+constexpr std::size_t file_bytes = 0x60000;
+constexpr std::size_t arm_at = 192;
 constexpr std::size_t kick_at = 128;
 
 class Provider : public testing::Test {
@@ -47,6 +51,12 @@ class Provider : public testing::Test {
                      .qp_id = 100,
                      .max_inline = 96};
         kernel.cq_key = cq_at;
+        kernel.resized = {.ring_key = cq2_at, .ring_bytes = 4096 + 4096, .entries = 16};
+        kernel.srq = {.ring_key = srq_at,
+                      .ring_bytes = 4096 + 4096,
+                      .entries = 4,
+                      .stride = 48,
+                      .reserved = 0};
         sysfs.abi_ver = 1;
         device = registered->alloc_device(&sysfs);
         ASSERT_NE(device, nullptr);
@@ -66,7 +76,9 @@ class Provider : public testing::Test {
         EXPECT_EQ(kernel.contexts, 0);
         EXPECT_EQ(kernel.pds, 0);
         EXPECT_EQ(kernel.mrs, 0);
+        EXPECT_EQ(kernel.mws, 0);
         EXPECT_EQ(kernel.cqs, 0);
+        EXPECT_EQ(kernel.srqs, 0);
         EXPECT_EQ(kernel.qps, 0);
     }
 
@@ -142,7 +154,7 @@ TEST_F(Provider, SetsTheSlotsItHasAndNoOthers) {
     int set = 0;
     for (const void *slot : slots)
         set += slot != nullptr;
-    EXPECT_EQ(set, 18);
+    EXPECT_EQ(set, 31);
 }
 
 TEST_F(Provider, NewerModule) {
@@ -186,6 +198,25 @@ TEST_F(Provider, FirmwareVersion) {
     EXPECT_STREQ(attr.orig_attr.fw_ver, "2.3.5");
     kernel.next_error = EIO;
     EXPECT_EQ(kernel.ops.query_device_ex(context, nullptr, &attr, sizeof(attr)), EIO);
+}
+
+TEST_F(Provider, RawClock) {
+    open();
+    const auto now = [] {
+        timespec t{};
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1'000'000'000L + t.tv_nsec;
+    };
+    ibv_values_ex values{};
+    values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK | 1U << 7;
+    const long before = now();
+    EXPECT_EQ(kernel.ops.query_rt_values(context, &values), 0);
+    EXPECT_EQ(values.comp_mask, std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) << "what is filled in";
+    EXPECT_EQ(values.raw_clock.tv_sec, 0);
+    EXPECT_GE(values.raw_clock.tv_nsec, before);
+    EXPECT_LE(values.raw_clock.tv_nsec, now());
+    values.comp_mask = 1U << 7;
+    EXPECT_EQ(kernel.ops.query_rt_values(context, &values), EINVAL);
 }
 
 TEST_F(Provider, QueryPort) {
@@ -238,6 +269,90 @@ TEST_F(Provider, PdAndMr) {
     EXPECT_EQ(errno, ENOMEM);
 }
 
+TEST_F(Provider, RegistersAnew) {
+    open();
+    ibv_mr *mr = kernel.ops.reg_mr(&pd, this, 8, 0, IBV_ACCESS_LOCAL_WRITE);
+    ASSERT_NE(mr, nullptr);
+    auto *vmr = reinterpret_cast<softwarp::abi34::VerbsMr *>(mr);
+    EXPECT_EQ(kernel.ops.rereg_mr(vmr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, this, 16, 0), 0);
+    EXPECT_EQ(mr->lkey, 0x5678U);
+    kernel.next_error = EBUSY;
+    errno = 0;
+    EXPECT_EQ(kernel.ops.rereg_mr(vmr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 1), EBUSY);
+    EXPECT_EQ(errno, EBUSY);
+    EXPECT_EQ(kernel.ops.dereg_mr(vmr), 0);
+}
+
+TEST_F(Provider, Windows) {
+    open();
+    ibv_mw *mw = kernel.ops.alloc_mw(&pd, IBV_MW_TYPE_2);
+    ASSERT_NE(mw, nullptr);
+    EXPECT_EQ(mw->type, IBV_MW_TYPE_2);
+    kernel.next_error = EBUSY;
+    EXPECT_EQ(kernel.ops.dealloc_mw(mw), EBUSY) << "stays alive";
+    EXPECT_EQ(kernel.ops.dealloc_mw(mw), 0);
+    kernel.next_error = ENOMEM;
+    EXPECT_EQ(kernel.ops.alloc_mw(&pd, IBV_MW_TYPE_1), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
+// SRQ -----------------------------------------------------------------------------
+
+TEST_F(Provider, SrqPostsIntoTheMappedRing) {
+    open();
+    ibv_srq_init_attr attr{};
+    attr.attr = {.max_wr = 3, .max_sge = 2, .srq_limit = 0};
+    ibv_srq *srq = kernel.ops.create_srq(&pd, &attr);
+    ASSERT_NE(srq, nullptr);
+    EXPECT_EQ(attr.attr.max_wr, 4U);
+    std::array<ibv_sge, 3> sg{{{.addr = 1, .length = 2, .lkey = 3}, {}, {}}};
+    ibv_recv_wr wr{};
+    ibv_recv_wr *bad = nullptr;
+    wr.sg_list = sg.data();
+    wr.num_sge = 2;
+    poke<std::uint32_t>(srq_at + kick_at, 1);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        wr.wr_id = 10 + i;
+        EXPECT_EQ(kernel.ops.post_srq_recv(srq, &wr, &bad), 0);
+    }
+    EXPECT_EQ(kernel.ops.post_srq_recv(srq, &wr, &bad), ENOMEM);
+    EXPECT_EQ(bad, &wr);
+    EXPECT_EQ(peek<std::uint32_t>(srq_at), 4U);
+    EXPECT_EQ(peek<std::uint64_t>(srq_at + 4096 + 3 * 48), 13U);
+    EXPECT_EQ(peek<std::uint64_t>(srq_at + 4096 + 3 * 48 + 16), 1U) << "address";
+    EXPECT_TRUE(kernel.doorbells.empty()) << "there is none for an SRQ";
+    wr.num_sge = 3;
+    EXPECT_EQ(kernel.ops.post_srq_recv(srq, &wr, &bad), EINVAL);
+
+    EXPECT_EQ(kernel.ops.modify_srq(srq, &attr.attr, IBV_SRQ_LIMIT), 0);
+    kernel.next_error = EOPNOTSUPP;
+    EXPECT_EQ(kernel.ops.modify_srq(srq, &attr.attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+    ibv_srq_attr asked{};
+    EXPECT_EQ(kernel.ops.query_srq(srq, &asked), 0);
+    EXPECT_EQ(asked.max_wr, 4U);
+    kernel.next_error = EBUSY;
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), EBUSY) << "stays alive";
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
+}
+
+TEST_F(Provider, SrqFailuresLeaveNothing) {
+    open();
+    ibv_srq_init_attr attr{};
+    attr.attr = {.max_wr = 3, .max_sge = 3, .srq_limit = 0};
+    testing::internal::CaptureStderr(); // 16 + 3 * 16 do not fit in 48
+    EXPECT_EQ(kernel.ops.create_srq(&pd, &attr), nullptr);
+    EXPECT_EQ(errno, EPROTO);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible shared receive queue (4 x"),
+              std::string::npos);
+    attr.attr.max_sge = 2;
+    kernel.srq.ring_key = 1;
+    EXPECT_EQ(kernel.ops.create_srq(&pd, &attr), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    kernel.next_error = ENOMEM;
+    EXPECT_EQ(kernel.ops.create_srq(&pd, &attr), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
 // CQ ------------------------------------------------------------------------------
 
 TEST_F(Provider, CqPollsTheMappedRing) {
@@ -279,6 +394,183 @@ TEST_F(Provider, CqFailuresLeaveNothing) {
         testing::internal::GetCapturedStderr().find("impossible completion queue (65 entries"),
         std::string::npos);
     EXPECT_EQ(kernel.cqs, 0);
+}
+
+TEST_F(Provider, CqGoesOnInAnotherRing) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    std::array<ibv_wc, 4> wc{};
+    complete(cq_at, 0, 1);
+    complete(cq_at, 1, 1);
+    ASSERT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 1);
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 0), EINVAL);
+    EXPECT_EQ(kernel.ops.resize_cq(cq, -1), EINVAL);
+
+    kernel.next_error = EBUSY;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 1), EBUSY);
+    ASSERT_EQ(kernel.ops.poll_cq(cq, 4, wc.data()), 1) << "as it was";
+    EXPECT_EQ(wc[0].wr_id, 1U);
+
+    ASSERT_EQ(kernel.ops.resize_cq(cq, 16), 0);
+    kernel.cq_entries = 16;
+    complete(cq_at, 2, 1); // nobody looks there any more
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 4, wc.data()), 0);
+    for (std::uint32_t i = 0; i < 9; ++i)
+        complete(cq2_at, i, 1);
+    for (std::uint32_t i = 0; i < 9; ++i) {
+        ASSERT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 1);
+        EXPECT_EQ(wc[0].wr_id, i);
+    }
+    EXPECT_EQ(peek<std::uint32_t>(cq2_at + 64), 9U) << "cons";
+    EXPECT_EQ(kernel.ops.req_notify_cq(cq, 0), 0);
+    EXPECT_EQ(peek<std::uint32_t>(cq2_at + arm_at), 2U);
+    EXPECT_EQ(peek<std::uint32_t>(cq_at + arm_at), 0U);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+TEST_F(Provider, CqWhoseNewRingIsNotToBeHad) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    kernel.resized.ring_key = 1;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EINVAL);
+    kernel.resized = {.ring_key = cq2_at, .ring_bytes = 4096, .entries = 16};
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EPROTO);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible completion queue"),
+              std::string::npos);
+    std::array<ibv_wc, 1> wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 0);
+    kernel.resized.ring_bytes = 8192;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 16), 0) << "another attempt may do";
+    complete(cq2_at, 0, 1);
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 1);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+// Polled and armed while the command is under way, the ring must be the new one.
+TEST_F(Provider, PollAndArmWaitForTheNewRing) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    complete(cq_at, 0, 1); // which the kernel takes along
+    std::thread poller;
+    std::thread armer;
+    int polled = -1;
+    kernel.in_resize_cq = [&] {
+        poller = std::thread{[&] {
+            ibv_wc wc{};
+            polled = kernel.ops.poll_cq(cq, 1, &wc);
+        }};
+        armer = std::thread{[&] { kernel.ops.req_notify_cq(cq, 0); }};
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        complete(cq2_at, 0, 1);
+    };
+    ASSERT_EQ(kernel.ops.resize_cq(cq, 16), 0);
+    poller.join();
+    armer.join();
+    EXPECT_EQ(polled, 1) << "not told that there is nothing";
+    EXPECT_EQ(peek<std::uint32_t>(cq_at + 64), 0U);
+    EXPECT_EQ(peek<std::uint32_t>(cq2_at + 64), 1U);
+    EXPECT_EQ(peek<std::uint32_t>(cq_at + arm_at), 0U);
+    EXPECT_EQ(peek<std::uint32_t>(cq2_at + arm_at), 2U);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+// CQ, extended ----------------------------------------------------------------------
+
+class ProviderCqEx : public Provider {
+  protected:
+    ibv_cq_ex *create(std::uint64_t wc_flags, std::uint32_t comp_mask = 0,
+                      std::uint32_t flags = 0) {
+        ibv_cq_init_attr_ex attr{};
+        attr.cqe = 8;
+        attr.wc_flags = wc_flags;
+        attr.comp_mask = comp_mask;
+        attr.flags = flags;
+        return kernel.ops.create_cq_ex(context, &attr);
+    }
+    void destroy(ibv_cq_ex *cq) { EXPECT_EQ(kernel.ops.destroy_cq(ibv_cq_ex_to_cq(cq)), 0); }
+};
+
+TEST_F(ProviderCqEx, RefusesWhatItHasNot) {
+    open();
+    for (const std::uint64_t flag :
+         {IBV_WC_EX_WITH_CVLAN, IBV_WC_EX_WITH_FLOW_TAG, IBV_WC_EX_WITH_TM_INFO,
+          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK}) {
+        EXPECT_EQ(create(flag), nullptr) << flag;
+        EXPECT_EQ(errno, EOPNOTSUPP);
+    }
+    EXPECT_EQ(create(0, IBV_CQ_INIT_ATTR_MASK_PD), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(create(0, IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    kernel.next_error = ENOMEM;
+    EXPECT_EQ(create(0), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    ibv_cq_ex *cq = create(0, IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+    ASSERT_NE(cq, nullptr);
+    EXPECT_EQ(cq->read_byte_len, nullptr) << "not asked for";
+    EXPECT_EQ(cq->read_completion_ts, nullptr);
+    destroy(cq);
+}
+
+TEST_F(ProviderCqEx, ReadsStepByStep) {
+    open();
+    ibv_cq_ex *cq =
+        create(std::uint64_t{IBV_WC_STANDARD_FLAGS} + IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    ASSERT_NE(cq, nullptr);
+    ibv_poll_cq_attr attr{};
+    EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
+    EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT) << "not locked by the first";
+    attr.comp_mask = 1;
+    EXPECT_EQ(ibv_start_poll(cq, &attr), EINVAL);
+    attr.comp_mask = 0;
+
+    swp_cqe cqe{};
+    cqe.wr_id = 0xabcdef;
+    cqe.opcode = SWP_OP_RECV_IMM;
+    cqe.flags = SWP_CQE_WITH_IMM;
+    cqe.imm_inv = 0x01020304;
+    cqe.byte_len = 99;
+    cqe.qp_num = 7;
+    cqe.timestamp = 0x1122334455667788;
+    cqe.gen = 1;
+    poke(cq_at + 4096, cqe);
+    cqe.wr_id = 2;
+    cqe.opcode = SWP_OP_READ;
+    cqe.flags = 0;
+    cqe.status = IBV_WC_REM_ACCESS_ERR;
+    cqe.vendor_err = 0xc0000101;
+    poke(cq_at + 4096 + 64, cqe);
+
+    ASSERT_EQ(ibv_start_poll(cq, &attr), 0);
+    EXPECT_EQ(cq->wr_id, 0xabcdefU);
+    EXPECT_EQ(cq->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV_RDMA_WITH_IMM);
+    EXPECT_EQ(ibv_wc_read_wc_flags(cq), unsigned{IBV_WC_WITH_IMM});
+    EXPECT_EQ(ibv_wc_read_imm_data(cq), 0x01020304U);
+    EXPECT_EQ(ibv_wc_read_byte_len(cq), 99U);
+    EXPECT_EQ(ibv_wc_read_qp_num(cq), 7U);
+    EXPECT_EQ(ibv_wc_read_src_qp(cq), 0U);
+    EXPECT_EQ(ibv_wc_read_slid(cq), 0U);
+    EXPECT_EQ(ibv_wc_read_sl(cq), 0U);
+    EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq), 0U);
+    EXPECT_EQ(ibv_wc_read_completion_ts(cq), 0x1122334455667788U);
+    EXPECT_EQ(kernel.ops.req_notify_cq(ibv_cq_ex_to_cq(cq), 0), 0) << "arming does not wait";
+    ASSERT_EQ(ibv_next_poll(cq), 0);
+    EXPECT_EQ(cq->wr_id, 2U);
+    EXPECT_EQ(cq->status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_wc_read_vendor_err(cq), 0xc0000101U);
+    EXPECT_EQ(ibv_next_poll(cq), ENOENT);
+    ibv_end_poll(cq);
+    EXPECT_EQ(peek<std::uint32_t>(cq_at + 64), 2U) << "cons";
+
+    complete(cq_at, 2, 1);
+    ibv_wc wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(ibv_cq_ex_to_cq(cq), 1, &wc), 1) << "the other way works, too";
+    destroy(cq);
 }
 
 // QP ------------------------------------------------------------------------------
@@ -421,7 +713,7 @@ TEST_F(ProviderQp, DoorbellErrors) {
     EXPECT_EQ(kernel.ioctl_doorbells, 1);
 
     poke<std::uint32_t>(sq_at + 64, 6);
-    wr[1].opcode = IBV_WR_BIND_MW;
+    wr[1].opcode = IBV_WR_TSO;
     kernel.write_errors = {EIO};
     EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), EOPNOTSUPP) << "the request's own error";
     EXPECT_EQ(bad, &wr[1]);
@@ -438,6 +730,316 @@ TEST_F(ProviderQp, QueuesWithoutEntries) {
     EXPECT_EQ(bad, &send);
     ibv_recv_wr recv{};
     EXPECT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), 0);
+}
+
+TEST_F(ProviderQp, WithSrqHasNoReceiveQueue) {
+    ibv_srq_init_attr srq_attr{};
+    srq_attr.attr = {.max_wr = 3, .max_sge = 2, .srq_limit = 0};
+    ibv_srq *srq = kernel.ops.create_srq(&pd, &srq_attr);
+    ASSERT_NE(srq, nullptr);
+    kernel.qp.rq_entries = kernel.qp.rq_bytes = 0;
+    kernel.qp.rq_key = 0;
+    ibv_qp_init_attr attr{};
+    attr.send_cq = attr.recv_cq = cq;
+    attr.srq = srq;
+    attr.cap.max_send_sge = 2;
+    qp = kernel.ops.create_qp(&pd, &attr);
+    ASSERT_NE(qp, nullptr);
+    to_init(qp);
+    ibv_recv_wr recv{};
+    EXPECT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), EINVAL);
+    EXPECT_EQ(bad_recv, &recv);
+    EXPECT_EQ(kernel.ops.post_srq_recv(srq, &recv, &bad_recv), 0);
+    EXPECT_EQ(kernel.ops.destroy_qp(qp), 0);
+    qp = nullptr;
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
+}
+
+TEST_F(ProviderQp, BindingTypeOneChangesTheKey) {
+    qp = create_qp(cq, cq);
+    ASSERT_NE(qp, nullptr);
+    ibv_mw mw{};
+    mw.rkey = 0x123456ff;
+    mw.type = IBV_MW_TYPE_1;
+    ibv_mr mr{};
+    mr.lkey = 0x789;
+    ibv_mw_bind bind{};
+    bind.wr_id = 4;
+    bind.send_flags = IBV_SEND_SIGNALED;
+    bind.bind_info = {
+        .mr = &mr, .addr = 0x1000, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+    EXPECT_EQ(kernel.ops.bind_mw(qp, &mw, &bind), 0);
+    EXPECT_EQ(mw.rkey, 0x12345600U) << "the key alone wraps";
+    EXPECT_EQ(peek<std::uint32_t>(sq_at), 1U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096), 4U);
+    EXPECT_EQ(peek<std::uint8_t>(sq_at + 4096 + 8), 5U) << "SWP_OP_BIND_MW";
+    EXPECT_EQ(peek<std::uint8_t>(sq_at + 4096 + 9), 1U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 24), 0x12345600U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096 + 32), 0x1000U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096 + 40), 64U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 48), 0x789U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 52), 4U);
+
+    bind.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
+    EXPECT_EQ(kernel.ops.bind_mw(qp, &mw, &bind), EINVAL);
+    EXPECT_EQ(mw.rkey, 0x12345600U);
+    bind.bind_info = {};
+    EXPECT_EQ(kernel.ops.bind_mw(qp, &mw, &bind), 0) << "unbinds";
+    EXPECT_EQ(mw.rkey, 0x12345601U);
+}
+
+// QP, extended ----------------------------------------------------------------------
+
+class ProviderQpEx : public ProviderQp {
+  protected:
+    ibv_qp *create(std::uint64_t operations,
+                   std::uint32_t comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                   std::uint32_t create_flags = 0) {
+        ibv_qp_init_attr_ex attr{};
+        attr.send_cq = attr.recv_cq = cq;
+        attr.cap.max_send_sge = 2;
+        attr.cap.max_recv_sge = 1;
+        attr.comp_mask = comp_mask;
+        attr.pd = &pd;
+        attr.create_flags = create_flags;
+        attr.send_ops_flags = operations;
+        return kernel.ops.create_qp_ex(context, &attr);
+    }
+
+    // With all operations, in INIT.
+    void make() {
+        qp = create(0x3ff);
+        ASSERT_NE(qp, nullptr);
+        to_init(qp);
+        qpx = reinterpret_cast<ibv_qp_ex *>(qp);
+    }
+
+    [[nodiscard]] std::uint64_t entry(std::uint32_t slot) const {
+        return sq_at + 4096 + std::uint64_t{slot} * 128;
+    }
+
+    ibv_qp_ex *qpx = nullptr;
+};
+
+TEST_F(ProviderQpEx, RefusesWhatItHasNot) {
+    for (const std::uint64_t operation : {std::uint64_t{IBV_QP_EX_WITH_TSO}, std::uint64_t{1} << 11,
+                                          std::uint64_t{IBV_QP_EX_WITH_ATOMIC_WRITE}}) {
+        EXPECT_EQ(create(IBV_QP_EX_WITH_SEND | operation), nullptr) << operation;
+        EXPECT_EQ(errno, EOPNOTSUPP);
+    }
+    for (const unsigned bit : {1U, 3U, 4U, 5U, 7U}) {
+        EXPECT_EQ(create(0, IBV_QP_INIT_ATTR_PD | 1U << bit), nullptr) << bit;
+        EXPECT_EQ(errno, EOPNOTSUPP);
+    }
+    EXPECT_EQ(create(0, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS, 1), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(create(IBV_QP_EX_WITH_SEND, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS), nullptr);
+    EXPECT_EQ(errno, EINVAL) << "no PD";
+    kernel.next_error = ENOMEM;
+    EXPECT_EQ(create(IBV_QP_EX_WITH_SEND), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST_F(ProviderQpEx, FlagIsWhereAnyLibraryLooks) {
+    qp = create(IBV_QP_EX_WITH_SEND, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                         IBV_QP_INIT_ATTR_CREATE_FLAGS);
+    ASSERT_NE(qp, nullptr);
+    EXPECT_EQ(kernel.qp_comp_mask, 1U | 1U << 6) << "what the command knows";
+    const auto *bytes = reinterpret_cast<const unsigned char *>(qp);
+    EXPECT_EQ(bytes[352], 2);
+    EXPECT_EQ(bytes[360], 2);
+    const auto *ex = reinterpret_cast<const ibv_qp_ex *>(qp);
+    EXPECT_NE(ex->wr_send, nullptr);
+    EXPECT_EQ(ex->wr_rdma_read, nullptr) << "not asked for";
+}
+
+TEST_F(ProviderQpEx, IsPlainWithoutOperations) {
+    qp = create(0, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS);
+    ASSERT_NE(qp, nullptr);
+    const auto *bytes = reinterpret_cast<const unsigned char *>(qp);
+    EXPECT_EQ(bytes[352], 0);
+    EXPECT_EQ(bytes[360], 0);
+}
+
+TEST_F(ProviderQpEx, BuildsRequests) {
+    make();
+    ibv_wr_start(qpx);
+    qpx->wr_id = 1;
+    qpx->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+    ibv_wr_rdma_write_imm(qpx, 0x55, 0x1000, 0x0a0b0c0d);
+    ibv_wr_set_sge(qpx, 7, 8, 9);
+    qpx->wr_id = 2;
+    qpx->wr_flags = IBV_SEND_FENCE;
+    ibv_wr_atomic_cmp_swp(qpx, 0x66, 0x2000, 11, 12);
+    const std::array<ibv_sge, 2> sg{
+        {{.addr = 1, .length = 8, .lkey = 2}, {.addr = 3, .length = 8, .lkey = 4}}};
+    ibv_wr_set_sge_list(qpx, 1, sg.data());
+    qpx->wr_id = 3;
+    ibv_wr_send(qpx);
+    std::array<char, 4> text{'a', 'b', 'c', 'd'};
+    const std::array<ibv_data_buf, 3> buffers{{{.addr = text.data(), .length = 3},
+                                               {.addr = nullptr, .length = 0},
+                                               {.addr = text.data() + 3, .length = 1}}};
+    ibv_wr_set_inline_data_list(qpx, 3, buffers.data());
+    EXPECT_EQ(peek<std::uint32_t>(sq_at), 0U) << "nothing yet";
+    EXPECT_EQ(ibv_wr_complete(qpx), 0);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at), 3U);
+
+    EXPECT_EQ(peek<std::uint64_t>(entry(0)), 1U);
+    EXPECT_EQ(peek<std::uint8_t>(entry(0) + 8), 8U) << "SWP_OP_WRITE_IMM";
+    EXPECT_EQ(peek<std::uint8_t>(entry(0) + 9), 1U | 2U);
+    EXPECT_EQ(peek<std::uint16_t>(entry(0) + 10), 1U);
+    EXPECT_EQ(peek<std::uint64_t>(entry(0) + 16), 0x1000U);
+    EXPECT_EQ(peek<std::uint32_t>(entry(0) + 24), 0x55U);
+    EXPECT_EQ(peek<std::uint32_t>(entry(0) + 28), 0x0a0b0c0dU);
+    EXPECT_EQ(peek<std::uint64_t>(entry(0) + 32), 8U) << "address";
+    EXPECT_EQ(peek<std::uint32_t>(entry(0) + 40), 7U) << "lkey";
+    EXPECT_EQ(peek<std::uint32_t>(entry(0) + 44), 9U) << "length";
+
+    EXPECT_EQ(peek<std::uint8_t>(entry(1) + 8), 7U) << "SWP_OP_CMP_SWAP";
+    EXPECT_EQ(peek<std::uint8_t>(entry(1) + 9), 8U);
+    EXPECT_EQ(peek<std::uint16_t>(entry(1) + 10), 1U);
+    EXPECT_EQ(peek<std::uint64_t>(entry(1) + 32), 1U);
+    EXPECT_EQ(peek<std::uint64_t>(entry(1) + 48), 12U) << "to store";
+    EXPECT_EQ(peek<std::uint64_t>(entry(1) + 56), 11U) << "to compare";
+
+    EXPECT_EQ(peek<std::uint8_t>(entry(2) + 8), 2U) << "SWP_OP_SEND";
+    EXPECT_EQ(peek<std::uint8_t>(entry(2) + 9), 4U | 8U) << "inline";
+    EXPECT_EQ(peek<std::uint16_t>(entry(2) + 10), 0U);
+    EXPECT_EQ(peek<std::uint32_t>(entry(2) + 12), 4U);
+    EXPECT_EQ(peek<std::uint32_t>(entry(2) + 32), 0x64636261U);
+}
+
+TEST_F(ProviderQpEx, EveryOperation) {
+    make();
+    poke<std::uint32_t>(sq_at + kick_at, 1);
+    ibv_mr mr{};
+    mr.lkey = 0x99;
+    ibv_mw mw{};
+    mw.type = IBV_MW_TYPE_2;
+    mw.rkey = 0x100;
+    const ibv_mw_bind_info info{
+        .mr = &mr, .addr = 5, .length = 6, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    std::uint32_t n = 0;
+    const auto post = [&](std::uint8_t opcode, auto &&build) {
+        ibv_wr_start(qpx);
+        qpx->wr_id = n;
+        qpx->wr_flags = 0;
+        build();
+        EXPECT_EQ(ibv_wr_complete(qpx), 0) << unsigned{opcode};
+        const std::uint32_t slot = n++ % 4;
+        EXPECT_EQ(peek<std::uint8_t>(entry(slot) + 8), opcode);
+        EXPECT_EQ(peek<std::uint64_t>(entry(slot)), n - 1);
+        poke<std::uint32_t>(sq_at + 64, n); // done
+        return entry(slot);
+    };
+    const auto with_sge = [&] { ibv_wr_set_sge(qpx, 1, 2, 8); };
+    post(SWP_OP_WRITE, [&] {
+        ibv_wr_rdma_write(qpx, 1, 2);
+        with_sge();
+    });
+    post(SWP_OP_READ, [&] {
+        ibv_wr_rdma_read(qpx, 1, 2);
+        with_sge();
+    });
+    post(SWP_OP_SEND, [&] { ibv_wr_send(qpx); });
+    std::uint64_t at = post(SWP_OP_SEND_INV, [&] {
+        ibv_wr_send_inv(qpx, 0x4242);
+        with_sge();
+    });
+    EXPECT_EQ(peek<std::uint32_t>(at + 28), 0x4242U);
+    at = post(SWP_OP_SEND_IMM, [&] {
+        ibv_wr_send_imm(qpx, 0x4343);
+        ibv_wr_set_sge(qpx, 1, 2, 0);
+    });
+    EXPECT_EQ(peek<std::uint32_t>(at + 28), 0x4343U);
+    EXPECT_EQ(peek<std::uint16_t>(at + 10), 0U);
+    at = post(SWP_OP_LOCAL_INV, [&] { ibv_wr_local_inv(qpx, 0x4444); });
+    EXPECT_EQ(peek<std::uint32_t>(at + 28), 0x4444U);
+    at = post(SWP_OP_BIND_MW, [&] { ibv_wr_bind_mw(qpx, &mw, 0x101, &info); });
+    EXPECT_EQ(peek<std::uint32_t>(at + 24), 0x101U);
+    EXPECT_EQ(peek<std::uint64_t>(at + 32), 5U);
+    EXPECT_EQ(peek<std::uint32_t>(at + 48), 0x99U);
+    at = post(SWP_OP_FETCH_ADD, [&] {
+        ibv_wr_atomic_fetch_add(qpx, 1, 2, 77);
+        with_sge();
+    });
+    EXPECT_EQ(peek<std::uint64_t>(at + 48), 77U);
+    EXPECT_EQ(kernel.doorbells.size(), n) << "one per list";
+}
+
+TEST_F(ProviderQpEx, AnErrorPostsNothing) {
+    make();
+    poke<std::uint32_t>(sq_at + kick_at, 1);
+    std::array<char, 97> data{};
+    ibv_mr mr{};
+    ibv_mw mw{};
+    mw.type = IBV_MW_TYPE_1;
+    const ibv_mw_bind_info info{
+        .mr = &mr, .addr = 5, .length = 6, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    const std::array<ibv_sge, 3> sg{};
+    const auto refused = [&](int error, auto &&build) {
+        ibv_wr_start(qpx);
+        qpx->wr_flags = 0;
+        ibv_wr_send(qpx);
+        build();
+        ibv_wr_send(qpx);
+        EXPECT_EQ(ibv_wr_complete(qpx), error);
+        EXPECT_EQ(peek<std::uint32_t>(sq_at), 0U);
+    };
+    refused(EINVAL, [&] { ibv_wr_set_inline_data(qpx, data.data(), 97); });
+    refused(EINVAL, [&] { ibv_wr_set_sge_list(qpx, 3, sg.data()); });
+    refused(EINVAL, [&] {
+        qpx->wr_flags = 1U << 9;
+        ibv_wr_send(qpx);
+    });
+    refused(EINVAL, [&] { ibv_wr_atomic_fetch_add(qpx, 1, 2, 3); }); // and no place for the answer
+    refused(EINVAL, [&] {
+        ibv_wr_atomic_fetch_add(qpx, 1, 2, 3);
+        ibv_wr_set_sge_list(qpx, 2, sg.data());
+    });
+    refused(EINVAL, [&] {
+        ibv_wr_rdma_read(qpx, 1, 2);
+        ibv_wr_set_inline_data(qpx, data.data(), 1);
+    });
+    refused(EINVAL, [&] {
+        ibv_wr_local_inv(qpx, 1);
+        ibv_wr_set_sge(qpx, 1, 2, 3);
+    });
+    refused(EINVAL, [&] { ibv_wr_bind_mw(qpx, &mw, mw.rkey, &info); }); // type 1
+    mw.type = IBV_MW_TYPE_2;
+    refused(EINVAL, [&] { ibv_wr_bind_mw(qpx, &mw, mw.rkey + 0x100, &info); });
+    refused(EOPNOTSUPP, [&] {
+        ibv_wr_send_imm(qpx, 1);
+        ibv_wr_set_sge(qpx, 1, 2, 3);
+    });
+    refused(EOPNOTSUPP, [&] {
+        ibv_wr_send_imm(qpx, 1);
+        ibv_wr_set_inline_data(qpx, data.data(), 1);
+    });
+    refused(ENOMEM, [&] {
+        for (int i = 0; i < 4; ++i)
+            ibv_wr_send(qpx);
+    });
+    EXPECT_TRUE(kernel.doorbells.empty());
+
+    ibv_wr_start(qpx);
+    ibv_wr_send(qpx);
+    ibv_wr_abort(qpx);
+    ibv_wr_start(qpx);
+    EXPECT_EQ(ibv_wr_complete(qpx), 0) << "an empty list";
+    EXPECT_EQ(peek<std::uint32_t>(sq_at), 0U);
+
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RESET;
+    ASSERT_EQ(kernel.ops.modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    ibv_wr_start(qpx);
+    ibv_wr_send(qpx);
+    EXPECT_EQ(ibv_wr_complete(qpx), EINVAL) << "in RESET";
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_SEND;
+    to_init(qp);
+    EXPECT_EQ(kernel.ops.post_send(qp, &wr, &bad), 0) << "the lock is free";
 }
 
 TEST_F(ProviderQp, FailuresLeaveNothing) {

@@ -139,8 +139,9 @@ TEST(Arithmetic, SaneRings) {
 }
 
 TEST(Arithmetic, EntrySizes) {
-    EXPECT_EQ(sqe_bytes(0, 0), 32U);
-    EXPECT_EQ(sqe_bytes(1, 0), 48U);
+    EXPECT_EQ(sqe_bytes(0, 0), 64U) << "room for one SGE and the operands of an atomic";
+    EXPECT_EQ(sqe_bytes(2, 0), 64U);
+    EXPECT_EQ(sqe_bytes(3, 0), 80U);
     EXPECT_EQ(sqe_bytes(32, 512), 544U); // both 512
     EXPECT_EQ(sqe_bytes(2, 64), 96U);
     EXPECT_EQ(rqe_bytes(0), 16U);
@@ -216,6 +217,131 @@ TEST_F(Sq, OpcodesAndTheirFields) {
     EXPECT_EQ(memory.entry<std::uint8_t>(2, 8), 3) << "SWP_OP_SEND_INV";
     EXPECT_EQ(memory.entry<std::uint8_t>(2, 9), 3);
     EXPECT_EQ(memory.entry<std::uint32_t>(2, 28), 0x4242U);
+}
+
+TEST_F(Sq, Immediate) {
+    SendQueue sq = queue();
+    ibv_sge sg{.addr = 5, .length = 6, .lkey = 7};
+    std::array<ibv_send_wr, 3> list{send_wr(1, IBV_WR_RDMA_WRITE_WITH_IMM),
+                                    send_wr(2, IBV_WR_SEND_WITH_IMM),
+                                    send_wr(3, IBV_WR_SEND_WITH_IMM)};
+    list[0].send_flags = IBV_SEND_SOLICITED;
+    list[0].imm_data = 0x04030201;
+    list[0].wr.rdma = {.remote_addr = 77, .rkey = 88};
+    list[0].sg_list = &sg;
+    list[0].num_sge = 1;
+    list[1].imm_data = 0x14131211;
+    list[2].sg_list = &sg;
+    list[2].num_sge = 1;
+    EXPECT_EQ(sq.post(chain(list), &bad).error, EOPNOTSUPP) << "data with it";
+    EXPECT_EQ(bad, &list[2]);
+    EXPECT_EQ(memory.prod(), 2U);
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 8), 8) << "SWP_OP_WRITE_IMM";
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 9), 2) << "solicited";
+    EXPECT_EQ(memory.entry<std::uint16_t>(0, 10), 1);
+    EXPECT_EQ(memory.entry<std::uint64_t>(0, 16), 77U);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 24), 88U);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 28), 0x04030201U);
+    EXPECT_EQ(memory.entry<std::uint64_t>(0, 32), 5U);
+    EXPECT_EQ(memory.entry<std::uint8_t>(1, 8), 9) << "SWP_OP_SEND_IMM";
+    EXPECT_EQ(memory.entry<std::uint32_t>(1, 28), 0x14131211U);
+    sg.length = 0;
+    list[2].send_flags = IBV_SEND_INLINE;
+    EXPECT_EQ(sq.post(&list[2], &bad).error, 0) << "empty pieces are no data";
+    EXPECT_EQ(memory.entry<std::uint16_t>(2, 10), 0);
+    EXPECT_EQ(memory.entry<std::uint8_t>(2, 9), 0);
+    list[2].num_sge = -1;
+    EXPECT_EQ(sq.post(&list[2], &bad).error, EINVAL);
+}
+
+TEST_F(Sq, Atomics) {
+    SendQueue sq = queue();
+    std::array<ibv_sge, 2> sg{{{.addr = 5, .length = 8, .lkey = 7}, {}}};
+    std::array<ibv_send_wr, 2> list{send_wr(1, IBV_WR_ATOMIC_CMP_AND_SWP),
+                                    send_wr(2, IBV_WR_ATOMIC_FETCH_AND_ADD)};
+    for (ibv_send_wr &wr : list) {
+        wr.wr.atomic = {.remote_addr = 0x1000, .compare_add = 33, .swap = 44, .rkey = 0x99};
+        wr.sg_list = sg.data();
+        wr.num_sge = 1;
+        wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+    }
+    ASSERT_EQ(sq.post(chain(list), &bad).error, 0);
+    for (const std::uint32_t slot : {0U, 1U}) {
+        EXPECT_EQ(memory.entry<std::uint8_t>(slot, 8), slot == 0 ? 7 : 6);
+        EXPECT_EQ(memory.entry<std::uint8_t>(slot, 9), 1);
+        EXPECT_EQ(memory.entry<std::uint16_t>(slot, 10), 1);
+        EXPECT_EQ(memory.entry<std::uint64_t>(slot, 16), 0x1000U);
+        EXPECT_EQ(memory.entry<std::uint32_t>(slot, 24), 0x99U);
+        EXPECT_EQ(memory.entry<std::uint64_t>(slot, 32), 5U);
+        EXPECT_EQ(memory.entry<std::uint32_t>(slot, 44), 8U);
+        EXPECT_EQ(memory.entry<std::uint64_t>(slot, 48), slot == 0 ? 44U : 33U);
+        EXPECT_EQ(memory.entry<std::uint64_t>(slot, 56), slot == 0 ? 33U : 0U);
+    }
+    ibv_send_wr wr = list[1];
+    wr.num_sge = 2;
+    EXPECT_EQ(sq.post(&wr, &bad).error, EINVAL);
+    wr.num_sge = 1;
+    wr.send_flags = IBV_SEND_INLINE;
+    EXPECT_EQ(sq.post(&wr, &bad).error, EINVAL);
+    EXPECT_EQ(memory.prod(), 2U);
+}
+
+TEST_F(Sq, LocalInvalidate) {
+    SendQueue sq = queue();
+    ibv_send_wr wr = send_wr(1, IBV_WR_LOCAL_INV);
+    wr.invalidate_rkey = 0x4242;
+    wr.num_sge = 7; // of no meaning
+    wr.send_flags = IBV_SEND_FENCE;
+    ASSERT_EQ(sq.post(&wr, &bad).error, 0);
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 8), 4) << "SWP_OP_LOCAL_INV";
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 9), 8);
+    EXPECT_EQ(memory.entry<std::uint16_t>(0, 10), 0);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 28), 0x4242U);
+}
+
+TEST_F(Sq, Bind) {
+    SendQueue sq = queue();
+    ibv_mr mr{};
+    mr.lkey = 0x77;
+    ibv_mw mw{};
+    mw.rkey = 0x12345678;
+    mw.type = IBV_MW_TYPE_2;
+    ibv_send_wr wr = send_wr(1, IBV_WR_BIND_MW);
+    const auto reset = [&] {
+        wr.bind_mw.mw = &mw;
+        wr.bind_mw.rkey = 0x12345600;
+        wr.bind_mw.bind_info = {
+            .mr = &mr, .addr = 0x2000, .length = 16, .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+    };
+    reset();
+    ASSERT_EQ(sq.post(&wr, &bad).error, 0);
+    EXPECT_EQ(memory.entry<std::uint8_t>(0, 8), 5) << "SWP_OP_BIND_MW";
+    EXPECT_EQ(memory.entry<std::uint16_t>(0, 10), 0);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 24), 0x12345600U);
+    EXPECT_EQ(memory.entry<std::uint64_t>(0, 32), 0x2000U);
+    EXPECT_EQ(memory.entry<std::uint64_t>(0, 40), 16U);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 48), 0x77U);
+    EXPECT_EQ(memory.entry<std::uint32_t>(0, 52), 4U);
+
+    const auto refused = [&](auto &&change) {
+        reset();
+        change();
+        EXPECT_EQ(sq.post(&wr, &bad).error, EINVAL);
+    };
+    refused([&] { wr.bind_mw.rkey = 0x12345778; }); // another window's index
+    refused([&] { wr.bind_mw.bind_info.mr = nullptr; });
+    refused([&] { wr.bind_mw.bind_info.length = 0; });
+    refused([&] { wr.bind_mw.bind_info.mw_access_flags |= IBV_ACCESS_LOCAL_WRITE; });
+    refused([&] { mw.type = IBV_MW_TYPE_1; });
+    EXPECT_EQ(memory.prod(), 1U);
+
+    ibv_mw_bind unbind{};
+    unbind.wr_id = 3;
+    EXPECT_EQ(sq.bind(mw, 0x12345679, unbind).error, 0);
+    EXPECT_EQ(memory.entry<std::uint32_t>(1, 24), 0x12345679U);
+    EXPECT_EQ(memory.entry<std::uint64_t>(1, 40), 0U);
+    unbind.send_flags = IBV_SEND_IP_CSUM;
+    EXPECT_EQ(sq.bind(mw, 0x12345679, unbind).error, EINVAL);
 }
 
 TEST_F(Sq, SignalAll) {
@@ -318,12 +444,10 @@ TEST_F(Sq, RefusedRequests) {
         int error;
     };
     constexpr std::array cases{
-        Case{IBV_WR_RDMA_WRITE_WITH_IMM, 0, EOPNOTSUPP},
-        Case{IBV_WR_SEND_WITH_IMM, 0, EOPNOTSUPP},
-        Case{IBV_WR_ATOMIC_CMP_AND_SWP, 0, EOPNOTSUPP},
-        Case{IBV_WR_ATOMIC_FETCH_AND_ADD, 0, EOPNOTSUPP},
-        Case{IBV_WR_LOCAL_INV, 0, EOPNOTSUPP},
-        Case{IBV_WR_BIND_MW, 0, EOPNOTSUPP},
+        Case{IBV_WR_ATOMIC_CMP_AND_SWP, 0, EINVAL}, // no place for the answer
+        Case{IBV_WR_ATOMIC_FETCH_AND_ADD, 0, EINVAL},
+        Case{IBV_WR_BIND_MW, 0, EINVAL}, // no window
+        Case{IBV_WR_LOCAL_INV, 1U << 20, EINVAL},
         Case{IBV_WR_TSO, 0, EOPNOTSUPP},
         Case{IBV_WR_ATOMIC_WRITE, 0, EOPNOTSUPP},
         Case{IBV_WR_DRIVER1, 0, EINVAL},
@@ -346,7 +470,7 @@ TEST_F(Sq, ErrorInTheMiddlePostsWhatPrecedes) {
     SendQueue sq = queue();
     memory.set<std::uint32_t>(kick_at, 1);
     std::array<ibv_send_wr, 3> list{send_wr(1), send_wr(2), send_wr(3)};
-    list[1].opcode = IBV_WR_BIND_MW;
+    list[1].opcode = IBV_WR_TSO;
     const PostResult result = sq.post(chain(list), &bad);
     EXPECT_EQ(result.error, EOPNOTSUPP);
     EXPECT_TRUE(result.doorbell) << "the first request has to go out";
@@ -400,7 +524,7 @@ TEST_F(Sq, KickAsksForTheDoorbellOnlyWhenSomethingWasPosted) {
     SendQueue sq = queue();
     memory.set<std::uint32_t>(kick_at, 1);
     EXPECT_FALSE(sq.post(nullptr, &bad).doorbell) << "empty list";
-    ibv_send_wr broken = send_wr(1, IBV_WR_BIND_MW);
+    ibv_send_wr broken = send_wr(1, IBV_WR_TSO);
     EXPECT_FALSE(sq.post(&broken, &bad).doorbell);
     ibv_send_wr wr = send_wr(2);
     EXPECT_TRUE(sq.post(&wr, &bad).doorbell);
@@ -566,9 +690,20 @@ TEST_F(Cq, FieldsAndOpcodes) {
         unsigned expected_flags;
     };
     constexpr std::array cases{
-        Case{0, 0, IBV_WC_RDMA_WRITE, 0}, Case{1, 0, IBV_WC_RDMA_READ, 0},
-        Case{2, 0, IBV_WC_SEND, 0},       Case{3, 0, IBV_WC_SEND, 0},
-        Case{16, 1, IBV_WC_RECV, 0},      Case{16, 2, IBV_WC_RECV, IBV_WC_WITH_INV},
+        Case{0, 0, IBV_WC_RDMA_WRITE, 0},
+        Case{1, 0, IBV_WC_RDMA_READ, 0},
+        Case{2, 0, IBV_WC_SEND, 0},
+        Case{3, 0, IBV_WC_SEND, 0},
+        Case{4, 0, IBV_WC_LOCAL_INV, 0},
+        Case{5, 0, IBV_WC_BIND_MW, 0},
+        Case{6, 0, IBV_WC_FETCH_ADD, 0},
+        Case{7, 0, IBV_WC_COMP_SWAP, 0},
+        Case{8, 0, IBV_WC_RDMA_WRITE, 0},
+        Case{9, 0, IBV_WC_SEND, 0},
+        Case{16, 1, IBV_WC_RECV, 0},
+        Case{16, 2, IBV_WC_RECV, IBV_WC_WITH_INV},
+        Case{16, 4, IBV_WC_RECV, IBV_WC_WITH_IMM},
+        Case{17, 5, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM},
     };
     for (const Case &c : cases) {
         CompletionRing cq{memory.base(), entries};
@@ -632,6 +767,38 @@ TEST_F(Cq, BatchesAndCons) {
     EXPECT_EQ(cq.poll(8, wc.data()), 4) << "a full ring, and no lap beyond it";
     EXPECT_EQ(wc[3].wr_id, 6U);
     EXPECT_EQ(memory.cons(), 7U);
+}
+
+TEST_F(Cq, TakenOneByOne) {
+    CompletionRing cq{memory.base(), entries};
+    EXPECT_EQ(cq.take(), nullptr);
+    for (std::uint32_t i = 0; i < 3; ++i)
+        complete(i, 7 + i);
+    cq.purge(8);
+    const swp_cqe *cqe = cq.take();
+    ASSERT_NE(cqe, nullptr);
+    EXPECT_EQ(cqe->wr_id, 0U);
+    EXPECT_EQ(memory.cons(), 0U) << "kept until it is released";
+    cqe = cq.take();
+    ASSERT_NE(cqe, nullptr);
+    EXPECT_EQ(cqe->wr_id, 2U) << "the one between was purged";
+    EXPECT_EQ(cq.take(), nullptr);
+    cq.release();
+    EXPECT_EQ(memory.cons(), 3U);
+
+    // Taken without end, places are given back all the same, but not the last.
+    for (std::uint32_t i = 3; i < 30; ++i) {
+        complete(i);
+        cqe = cq.take();
+        ASSERT_NE(cqe, nullptr);
+        EXPECT_EQ(cqe->wr_id, i);
+        EXPECT_LE(memory.cons(), i);
+        EXPECT_GE(memory.cons(), i + 1 - entries / 2);
+    }
+    cq.release();
+    EXPECT_EQ(memory.cons(), 30U);
+    complete(30);
+    EXPECT_EQ(cq.poll(8, wc.data()), 1);
 }
 
 TEST_F(Cq, GenerationAndCounterWrap) {

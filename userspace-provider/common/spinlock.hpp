@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The lock of the data path: held for some hundred nanoseconds, never across a
-// system call.  Usable with std::lock_guard.
+// The lock of the data path: held for some hundred nanoseconds, and never across
+// a system call of ours.  A program that polls or posts step by step decides for
+// how long.  Usable with std::lock_guard.
 #ifndef SOFTWARP_COMMON_SPINLOCK_HPP
 #define SOFTWARP_COMMON_SPINLOCK_HPP
 

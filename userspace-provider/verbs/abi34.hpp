@@ -35,7 +35,18 @@ static_assert(sizeof(ibv_mr) == 48);
 static_assert(sizeof(ibv_cq) == 128);
 static_assert(offsetof(ibv_cq, context) == 0);
 static_assert(offsetof(ibv_cq, cqe) == 28);
+static_assert(offsetof(ibv_cq, handle) == 24);
 static_assert(sizeof(ibv_cq_ex) == 288);
+static_assert(offsetof(ibv_cq_ex, cqe) == 28);
+static_assert(offsetof(ibv_cq_ex, comp_mask) == 128);
+static_assert(offsetof(ibv_cq_ex, status) == 132);
+static_assert(offsetof(ibv_cq_ex, wr_id) == 136);
+static_assert(offsetof(ibv_cq_ex, start_poll) == 144);
+static_assert(offsetof(ibv_cq_ex, read_opcode) == 168);
+static_assert(offsetof(ibv_cq_ex, read_completion_ts) == 248);
+static_assert(sizeof(ibv_cq_init_attr_ex) == 56);
+static_assert(offsetof(ibv_cq_init_attr_ex, wc_flags) == 32);
+static_assert(offsetof(ibv_cq_init_attr_ex, flags) == 44);
 static_assert(sizeof(ibv_qp) == 160);
 static_assert(offsetof(ibv_qp, context) == 0);
 static_assert(offsetof(ibv_qp, send_cq) == 24);
@@ -45,12 +56,37 @@ static_assert(offsetof(ibv_qp, qp_num) == 52);
 static_assert(offsetof(ibv_qp, state) == 56);
 // 352 with rdma-core 44, 360 from 45 on; see VerbsQp.
 static_assert(sizeof(ibv_qp_ex) == 352 || sizeof(ibv_qp_ex) == 360);
+static_assert(offsetof(ibv_qp_ex, wr_id) == 168);
+static_assert(offsetof(ibv_qp_ex, wr_flags) == 176);
+static_assert(offsetof(ibv_qp_ex, wr_atomic_cmp_swp) == 184);
+static_assert(offsetof(ibv_qp_ex, wr_send) == 240);
+static_assert(offsetof(ibv_qp_ex, wr_set_sge) == 304);
+static_assert(offsetof(ibv_qp_ex, wr_abort) == 336);
+static_assert(offsetof(ibv_qp_ex, wr_atomic_write) == 344);
+static_assert(sizeof(ibv_srq) == 128);
+static_assert(offsetof(ibv_srq, context) == 0);
+static_assert(offsetof(ibv_srq, handle) == 24);
+static_assert(sizeof(ibv_srq_init_attr) == 24);
+static_assert(offsetof(ibv_srq_init_attr, attr) == 8);
+static_assert(sizeof(ibv_mw) == 32);
+static_assert(offsetof(ibv_mw, pd) == 8);
+static_assert(offsetof(ibv_mw, rkey) == 16);
+static_assert(offsetof(ibv_mw, type) == 24);
 static_assert(sizeof(ibv_sge) == 16);
 static_assert(sizeof(ibv_recv_wr) == 32);
 static_assert(sizeof(ibv_send_wr) == 128);
+static_assert(offsetof(ibv_send_wr, imm_data) == 36);
+static_assert(offsetof(ibv_send_wr, wr) == 40);
+static_assert(offsetof(ibv_send_wr, bind_mw) == 80);
 static_assert(sizeof(ibv_wc) == 48);
 static_assert(sizeof(ibv_qp_init_attr) == 64);
 static_assert(offsetof(ibv_qp_init_attr, cap) == 32);
+static_assert(sizeof(ibv_qp_init_attr_ex) == 136);
+static_assert(offsetof(ibv_qp_init_attr_ex, cap) == 32);
+static_assert(offsetof(ibv_qp_init_attr_ex, comp_mask) == 60);
+static_assert(offsetof(ibv_qp_init_attr_ex, pd) == 64);
+static_assert(offsetof(ibv_qp_init_attr_ex, create_flags) == 80);
+static_assert(offsetof(ibv_qp_init_attr_ex, send_ops_flags) == 128);
 static_assert(sizeof(ibv_device_attr) == 232);
 
 // Discovery ---------------------------------------------------------------------
@@ -176,21 +212,27 @@ static_assert(sizeof(VerbsMr) == 56 && alignof(VerbsMr) == 8);
 static_assert(offsetof(VerbsMr, mr_type) == 48);
 static_assert(offsetof(VerbsMr, access) == 52);
 
-// Room for an ibv_cq_ex, although the plain create_cq only needs an ibv_cq.
-struct VerbsCq {
+union VerbsCq {
     ibv_cq cq;
-    std::array<std::uint64_t, 20> rest;
+    ibv_cq_ex cq_ex; // begins with the members of ibv_cq
 };
-static_assert(sizeof(VerbsCq) == sizeof(ibv_cq_ex) && alignof(VerbsCq) == 8);
+static_assert(sizeof(VerbsCq) == 288 && alignof(VerbsCq) == 8);
 
-// The library reads a flag word behind ibv_qp_ex in every QP; the word is at
-// 352 in rdma-core 44 and at 360 later, in structures of 368 and 376 bytes.
-// All of it zero means a plain QP to both.
-struct VerbsQp {
+// The library looks for flags behind the ibv_qp_ex of every QP, and for a
+// pointer behind them that it has no use for here.  To rdma-core 44 the flags
+// are at 352, in a structure of 368 bytes, and the pointer is at 360; to later
+// ones the flags are at 360, in a structure of 376 bytes, and at 352 is a
+// function of ibv_qp_ex (wr_flush) that no QP of ours offers.
+union VerbsQp {
     ibv_qp qp;
-    std::array<std::uint64_t, 28> rest;
+    ibv_qp_ex qp_ex; // begins with qp
+    std::array<std::byte, 384> bytes;
 };
 static_assert(sizeof(VerbsQp) == 384 && alignof(VerbsQp) == 8);
+static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+
+inline constexpr std::array<std::size_t, 2> verbs_qp_flags_at{352, 360};
+inline constexpr std::uint32_t verbs_qp_extended = 1U << 1;
 
 // Slots -------------------------------------------------------------------------
 
@@ -198,7 +240,7 @@ static_assert(sizeof(VerbsQp) == 384 && alignof(VerbsQp) == 8);
 struct VerbsContextOps {
     Unused advise_mr;
     Unused alloc_dm;
-    Unused alloc_mw;
+    ibv_mw *(*alloc_mw)(ibv_pd *, ibv_mw_type);
     Unused alloc_null_mr;
     Unused alloc_parent_domain;
     ibv_pd *(*alloc_pd)(ibv_context *);
@@ -206,22 +248,22 @@ struct VerbsContextOps {
     void (*async_event)(ibv_context *, ibv_async_event *);
     Unused attach_counters_point_flow;
     Unused attach_mcast;
-    Unused bind_mw;
+    int (*bind_mw)(ibv_qp *, ibv_mw *, ibv_mw_bind *);
     Unused close_xrcd;
     Unused cq_event;
     Unused create_ah;
     Unused create_counters;
     ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector);
-    Unused create_cq_ex;
+    ibv_cq_ex *(*create_cq_ex)(ibv_context *, ibv_cq_init_attr_ex *);
     Unused create_flow;
     Unused create_flow_action_esp;
     ibv_qp *(*create_qp)(ibv_pd *, ibv_qp_init_attr *);
-    Unused create_qp_ex;
+    ibv_qp *(*create_qp_ex)(ibv_context *, ibv_qp_init_attr_ex *);
     Unused create_rwq_ind_table;
-    Unused create_srq;
+    ibv_srq *(*create_srq)(ibv_pd *, ibv_srq_init_attr *);
     Unused create_srq_ex;
     Unused create_wq;
-    Unused dealloc_mw;
+    int (*dealloc_mw)(ibv_mw *);
     int (*dealloc_pd)(ibv_pd *);
     Unused dealloc_td;
     int (*dereg_mr)(VerbsMr *);
@@ -232,7 +274,7 @@ struct VerbsContextOps {
     Unused destroy_flow_action;
     int (*destroy_qp)(ibv_qp *);
     Unused destroy_rwq_ind_table;
-    Unused destroy_srq;
+    int (*destroy_srq)(ibv_srq *);
     Unused destroy_wq;
     Unused detach_mcast;
     void (*free_context)(ibv_context *);
@@ -245,7 +287,7 @@ struct VerbsContextOps {
     Unused modify_flow_action_esp;
     int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
     Unused modify_qp_rate_limit;
-    Unused modify_srq;
+    int (*modify_srq)(ibv_srq *, ibv_srq_attr *, int attr_mask);
     Unused modify_wq;
     Unused open_qp;
     Unused open_xrcd;
@@ -253,59 +295,85 @@ struct VerbsContextOps {
     int (*post_recv)(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **);
     int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **);
     Unused post_srq_ops;
-    Unused post_srq_recv;
+    int (*post_srq_recv)(ibv_srq *, ibv_recv_wr *, ibv_recv_wr **);
     int (*query_device_ex)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
                            std::size_t);
     Unused query_ece;
     int (*query_port)(ibv_context *, std::uint8_t, ibv_port_attr *);
     int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
     Unused query_qp_data_in_order;
-    Unused query_rt_values;
-    Unused query_srq;
+    int (*query_rt_values)(ibv_context *, ibv_values_ex *);
+    int (*query_srq)(ibv_srq *, ibv_srq_attr *);
     Unused read_counters;
     Unused reg_dm_mr;
     Unused reg_dmabuf_mr;
     ibv_mr *(*reg_mr)(ibv_pd *, void *, std::size_t, std::uint64_t hca_va, int access);
     int (*req_notify_cq)(ibv_cq *, int solicited_only);
-    Unused rereg_mr;
-    Unused resize_cq;
+    int (*rereg_mr)(VerbsMr *, int flags, ibv_pd *, void *, std::size_t, int access);
+    int (*resize_cq)(ibv_cq *, int cqe);
     Unused set_ece;
     Unused unimport_dm;
     Unused unimport_mr;
     Unused unimport_pd;
 };
 static_assert(sizeof(VerbsContextOps) == 608);
+static_assert(offsetof(VerbsContextOps, alloc_mw) == 16);
 static_assert(offsetof(VerbsContextOps, alloc_pd) == 40);
 static_assert(offsetof(VerbsContextOps, async_event) == 56);
+static_assert(offsetof(VerbsContextOps, bind_mw) == 80);
 static_assert(offsetof(VerbsContextOps, create_cq) == 120);
+static_assert(offsetof(VerbsContextOps, create_cq_ex) == 128);
 static_assert(offsetof(VerbsContextOps, create_qp) == 152);
+static_assert(offsetof(VerbsContextOps, create_qp_ex) == 160);
+static_assert(offsetof(VerbsContextOps, create_srq) == 176);
+static_assert(offsetof(VerbsContextOps, dealloc_mw) == 200);
 static_assert(offsetof(VerbsContextOps, dealloc_pd) == 208);
 static_assert(offsetof(VerbsContextOps, dereg_mr) == 224);
 static_assert(offsetof(VerbsContextOps, destroy_cq) == 248);
 static_assert(offsetof(VerbsContextOps, destroy_qp) == 272);
+static_assert(offsetof(VerbsContextOps, destroy_srq) == 288);
 static_assert(offsetof(VerbsContextOps, free_context) == 312);
 static_assert(offsetof(VerbsContextOps, modify_qp) == 376);
+static_assert(offsetof(VerbsContextOps, modify_srq) == 392);
 static_assert(offsetof(VerbsContextOps, poll_cq) == 424);
 static_assert(offsetof(VerbsContextOps, post_recv) == 432);
 static_assert(offsetof(VerbsContextOps, post_send) == 440);
+static_assert(offsetof(VerbsContextOps, post_srq_recv) == 456);
 static_assert(offsetof(VerbsContextOps, query_device_ex) == 464);
 static_assert(offsetof(VerbsContextOps, query_port) == 480);
 static_assert(offsetof(VerbsContextOps, query_qp) == 488);
+static_assert(offsetof(VerbsContextOps, query_rt_values) == 504);
+static_assert(offsetof(VerbsContextOps, query_srq) == 512);
 static_assert(offsetof(VerbsContextOps, reg_mr) == 544);
 static_assert(offsetof(VerbsContextOps, req_notify_cq) == 552);
+static_assert(offsetof(VerbsContextOps, rereg_mr) == 560);
+static_assert(offsetof(VerbsContextOps, resize_cq) == 568);
 static_assert(offsetof(VerbsContextOps, unimport_pd) == 600);
 
 // Command buffers ---------------------------------------------------------------
 
 static_assert(sizeof(ib_uverbs_cmd_hdr) == 8);
+static_assert(sizeof(ib_uverbs_ex_cmd_hdr) == 16);
 static_assert(sizeof(ib_uverbs_get_context) == 8);
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8);
 static_assert(sizeof(ib_uverbs_alloc_pd) == 8);
 static_assert(sizeof(ib_uverbs_alloc_pd_resp) == 4);
 static_assert(sizeof(ib_uverbs_reg_mr) == 40);
 static_assert(sizeof(ib_uverbs_reg_mr_resp) == 12);
+static_assert(sizeof(ib_uverbs_rereg_mr) == 48);
+static_assert(sizeof(ib_uverbs_rereg_mr_resp) == 8);
+static_assert(sizeof(ib_uverbs_alloc_mw) == 16);
+static_assert(sizeof(ib_uverbs_alloc_mw_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_cq) == 32);
 static_assert(sizeof(ib_uverbs_create_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_ex_create_cq) == 32);
+static_assert(sizeof(ib_uverbs_ex_create_cq_resp) == 16);
+static_assert(sizeof(ib_uverbs_resize_cq) == 16);
+static_assert(sizeof(ib_uverbs_resize_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_create_srq) == 32);
+static_assert(sizeof(ib_uverbs_create_srq_resp) == 16);
+static_assert(sizeof(ib_uverbs_modify_srq) == 16);
+static_assert(sizeof(ib_uverbs_query_srq) == 16);
 static_assert(sizeof(ib_uverbs_create_qp) == 56);
 static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 static_assert(sizeof(ib_uverbs_modify_qp) == 112);
@@ -341,12 +409,31 @@ int ibv_cmd_dealloc_pd(ibv_pd *pd);
 int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va, int access,
                    VerbsMr *mr, void *cmd, std::size_t cmd_size, void *resp, std::size_t resp_size);
 int ibv_cmd_dereg_mr(VerbsMr *mr);
+int ibv_cmd_rereg_mr(VerbsMr *mr, std::uint32_t flags, void *addr, std::size_t length,
+                     std::uint64_t hca_va, int access, ibv_pd *pd, void *cmd, std::size_t cmd_size,
+                     void *resp, std::size_t resp_size);
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, void *cmd, std::size_t cmd_size,
+                     void *resp, std::size_t resp_size);
+int ibv_cmd_dealloc_mw(ibv_mw *mw);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
                       ibv_cq *cq, void *cmd, std::size_t cmd_size, void *resp,
                       std::size_t resp_size);
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, VerbsCq *cq,
+                         void *cmd, std::size_t cmd_size, void *resp, std::size_t resp_size,
+                         std::uint32_t cmd_flags);
+int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, void *cmd, std::size_t cmd_size, void *resp,
+                      std::size_t resp_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *cmd,
+                       std::size_t cmd_size, void *resp, std::size_t resp_size);
+int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, void *cmd,
+                       std::size_t cmd_size);
+int ibv_cmd_query_srq(ibv_srq *srq, ibv_srq_attr *attr, void *cmd, std::size_t cmd_size);
+int ibv_cmd_destroy_srq(ibv_srq *srq);
 int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *cmd,
                       std::size_t cmd_size, void *resp, std::size_t resp_size);
+int ibv_cmd_create_qp_ex(ibv_context *context, VerbsQp *qp, ibv_qp_init_attr_ex *attr, void *cmd,
+                         std::size_t cmd_size, void *resp, std::size_t resp_size);
 int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr,
                      void *cmd, std::size_t cmd_size);
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, void *cmd,

@@ -21,8 +21,18 @@ struct NoTail {};
 template<class T>
 inline constexpr std::size_t tail_bytes = std::is_same_v<T, NoTail> ? 0 : sizeof(T);
 
+// What precedes the core: extended commands have a second header.
+struct PlainHeader {
+    ib_uverbs_cmd_hdr first;
+};
+struct ExtendedHeader {
+    ib_uverbs_cmd_hdr first;
+    ib_uverbs_ex_cmd_hdr second;
+};
+static_assert(sizeof(PlainHeader) == 8 && sizeof(ExtendedHeader) == 24);
+
 // The library fills in header and core; we only fill in the tail.
-template<class Core, class Tail = NoTail>
+template<class Core, class Tail = NoTail, class Header = PlainHeader>
 class Request {
   public:
     Request() = default;
@@ -34,7 +44,7 @@ class Request {
     [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
 
   private:
-    static constexpr std::size_t core_end = sizeof(ib_uverbs_cmd_hdr) + sizeof(Core);
+    static constexpr std::size_t core_end = sizeof(Header) + sizeof(Core);
     static constexpr std::size_t total = core_end + tail_bytes<Tail>;
     static_assert(total % 4 == 0, "commands are counted in words");
 

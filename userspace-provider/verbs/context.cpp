@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <new>
 
@@ -20,24 +21,37 @@ namespace {
 
 constexpr abi34::VerbsContextOps context_ops = [] {
     abi34::VerbsContextOps ops{};
+    ops.alloc_mw = alloc_mw;
     ops.alloc_pd = alloc_pd;
     ops.async_event = async_event;
+    ops.bind_mw = bind_mw;
     ops.create_cq = create_cq;
+    ops.create_cq_ex = create_cq_ex;
     ops.create_qp = create_qp;
+    ops.create_qp_ex = create_qp_ex;
+    ops.create_srq = create_srq;
+    ops.dealloc_mw = dealloc_mw;
     ops.dealloc_pd = dealloc_pd;
     ops.dereg_mr = dereg_mr;
     ops.destroy_cq = destroy_cq;
     ops.destroy_qp = destroy_qp;
+    ops.destroy_srq = destroy_srq;
     ops.free_context = free_context;
     ops.modify_qp = modify_qp;
+    ops.modify_srq = modify_srq;
     ops.poll_cq = poll_cq;
     ops.post_recv = post_recv;
     ops.post_send = post_send;
+    ops.post_srq_recv = post_srq_recv;
     ops.query_device_ex = query_device_ex;
     ops.query_port = query_port;
     ops.query_qp = query_qp;
+    ops.query_rt_values = query_rt_values;
+    ops.query_srq = query_srq;
     ops.reg_mr = reg_mr;
     ops.req_notify_cq = req_notify_cq;
+    ops.rereg_mr = rereg_mr;
+    ops.resize_cq = resize_cq;
     return ops;
 }();
 
@@ -133,6 +147,20 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
     std::snprintf(text, sizeof(text), "%u.%u.%u", static_cast<unsigned>(version >> 32),
                   static_cast<unsigned>(version >> 16 & 0xffff),
                   static_cast<unsigned>(version & 0xffff));
+    return 0;
+}
+
+// The clock of completion timestamps.  Its unit is that of hca_core_clock, which
+// is 1 GHz; as with other devices all of it is in tv_nsec.
+int query_rt_values(ibv_context * /*context*/, ibv_values_ex *values) noexcept {
+    const std::uint32_t wanted = values->comp_mask;
+    values->comp_mask = wanted & IBV_VALUES_MASK_RAW_CLOCK;
+    if (values->comp_mask == 0)
+        return wanted != 0 ? EINVAL : 0;
+    timespec now{};
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return errno;
+    values->raw_clock = {.tv_sec = 0, .tv_nsec = now.tv_sec * 1'000'000'000 + now.tv_nsec};
     return 0;
 }
 

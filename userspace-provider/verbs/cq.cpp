@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "command.hpp"
 #include "complain.hpp"
@@ -16,18 +17,138 @@ namespace softwarp {
 namespace {
 
 // Returns 0 or a positive errno.
-int map_ring(Cq &cq, int cmd_fd, const swp_create_cq_resp &kernel) noexcept {
-    if (!ring_is_sane(kernel.ring_bytes, kernel.entries, sizeof(swp_cqe), sizeof(swp_cqe))) {
+int map_ring(Mapping &memory, int cmd_fd, std::uint64_t key, std::uint32_t bytes,
+             std::uint32_t entries) noexcept {
+    if (!ring_is_sane(bytes, entries, sizeof(swp_cqe), sizeof(swp_cqe))) {
         complain("softwarp: the kernel module describes an impossible completion queue "
                  "(%u entries in %u bytes); install module and provider of the same release\n",
-                 kernel.entries, kernel.ring_bytes);
+                 entries, bytes);
         return EPROTO;
     }
-    const int error = cq.memory.map(cmd_fd, kernel.ring_key, kernel.ring_bytes);
-    if (error != 0)
-        return error;
-    cq.ring = CompletionRing{cq.memory.data(), kernel.entries};
+    return memory.map(cmd_fd, key, bytes);
+}
+
+// Ends the creation of a CQ, whose command returned @error.
+Cq *finish_create(std::unique_ptr<Cq> cq, int error, int cmd_fd,
+                  const swp_create_cq_resp &kernel) noexcept {
+    if (error == 0) {
+        error = map_ring(cq->memory, cmd_fd, kernel.ring_key, kernel.ring_bytes, kernel.entries);
+        if (error != 0)
+            abi34::ibv_cmd_destroy_cq(&cq->base.cq);
+    }
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    cq->ring = CompletionRing{cq->memory.data(), kernel.entries};
+    return cq.release();
+}
+
+void set_moving(Cq &cq, bool moving) noexcept {
+    const std::lock_guard polling{cq.lock};
+    const std::lock_guard arming{cq.arm_lock};
+    cq.moving = moving;
+}
+
+// Extended polling ----------------------------------------------------------------
+//
+// Between start_poll() and end_poll() the lock is held, and the completion that
+// the others read is cq.current.
+
+int take(Cq &cq) noexcept {
+    cq.current = cq.ring.take();
+    if (cq.current == nullptr)
+        return ENOENT;
+    cq.base.cq_ex.wr_id = cq.current->wr_id;
+    cq.base.cq_ex.status = wc_status(*cq.current);
     return 0;
+}
+
+void end_poll(ibv_cq_ex *ibcq) noexcept {
+    Cq &cq = *to_cq(ibcq);
+    cq.ring.release();
+    cq.lock.unlock();
+}
+
+int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept {
+    Cq &cq = *to_cq(ibcq);
+    if (attr->comp_mask != 0)
+        return EINVAL;
+    cq.acquire(cq.lock);
+    const int error = take(cq);
+    if (error != 0)
+        end_poll(ibcq); // which the program does not call then
+    return error;
+}
+
+int next_poll(ibv_cq_ex *ibcq) noexcept {
+    return take(*to_cq(ibcq));
+}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex *cq) noexcept {
+    return wc_opcode(*to_cq(cq)->current);
+}
+
+unsigned read_wc_flags(ibv_cq_ex *cq) noexcept {
+    return wc_flags(*to_cq(cq)->current);
+}
+
+std::uint32_t read_vendor_err(ibv_cq_ex *cq) noexcept {
+    return to_cq(cq)->current->vendor_err;
+}
+
+std::uint32_t read_byte_len(ibv_cq_ex *cq) noexcept {
+    return to_cq(cq)->current->byte_len;
+}
+
+// Or the STag that was invalidated.
+__be32 read_imm_data(ibv_cq_ex *cq) noexcept {
+    return to_cq(cq)->current->imm_inv;
+}
+
+std::uint32_t read_qp_num(ibv_cq_ex *cq) noexcept {
+    return to_cq(cq)->current->qp_num;
+}
+
+std::uint64_t read_completion_ts(ibv_cq_ex *cq) noexcept {
+    return to_cq(cq)->current->timestamp;
+}
+
+// iWARP has none of these; programs ask for them with IBV_WC_STANDARD_FLAGS.
+std::uint32_t read_none_32(ibv_cq_ex * /*cq*/) noexcept {
+    return 0;
+}
+
+std::uint8_t read_none_8(ibv_cq_ex * /*cq*/) noexcept {
+    return 0;
+}
+
+constexpr std::uint64_t standard_wc_flags = IBV_WC_STANDARD_FLAGS;
+constexpr std::uint64_t known_wc_flags = standard_wc_flags | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+
+void set_poll_functions(ibv_cq_ex &cq, std::uint64_t wc_flags) noexcept {
+    cq.start_poll = start_poll;
+    cq.next_poll = next_poll;
+    cq.end_poll = end_poll;
+    cq.read_opcode = read_opcode;
+    cq.read_vendor_err = read_vendor_err;
+    cq.read_wc_flags = read_wc_flags;
+    if ((wc_flags & IBV_WC_EX_WITH_BYTE_LEN) != 0)
+        cq.read_byte_len = read_byte_len;
+    if ((wc_flags & IBV_WC_EX_WITH_IMM) != 0)
+        cq.read_imm_data = read_imm_data;
+    if ((wc_flags & IBV_WC_EX_WITH_QP_NUM) != 0)
+        cq.read_qp_num = read_qp_num;
+    if ((wc_flags & IBV_WC_EX_WITH_SRC_QP) != 0)
+        cq.read_src_qp = read_none_32;
+    if ((wc_flags & IBV_WC_EX_WITH_SLID) != 0)
+        cq.read_slid = read_none_32;
+    if ((wc_flags & IBV_WC_EX_WITH_SL) != 0)
+        cq.read_sl = read_none_8;
+    if ((wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS) != 0)
+        cq.read_dlid_path_bits = read_none_8;
+    if ((wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0)
+        cq.read_completion_ts = read_completion_ts;
 }
 
 } // namespace
@@ -41,31 +162,82 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
     }
     Request<ib_uverbs_create_cq> request;
     Response<ib_uverbs_create_cq_resp, swp_create_cq_resp> response;
-    int error =
+    const int error =
         abi34::ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->base.cq, request.data(),
                                  request.size(), response.data(), response.size());
-    if (error == 0) {
-        error = map_ring(*cq, context->cmd_fd, response.tail());
-        if (error != 0)
-            abi34::ibv_cmd_destroy_cq(&cq->base.cq);
-    }
-    if (error != 0) {
-        errno = error;
+    Cq *created = finish_create(std::move(cq), error, context->cmd_fd, response.tail());
+    return created != nullptr ? &created->base.cq : nullptr;
+}
+
+// A CQ for one thread alone is the same as any other here; the kernel stops one
+// that is overrun, whatever its owner says.
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept {
+    const bool flags_given = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+    if ((attr->wc_flags & ~known_wc_flags) != 0 ||
+        (attr->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
+        (flags_given && (attr->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
+        errno = EOPNOTSUPP;
         return nullptr;
     }
-    return &cq.release()->base.cq;
+    std::unique_ptr<Cq> cq{new (std::nothrow) Cq};
+    if (!cq) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    Request<ib_uverbs_ex_create_cq, NoTail, ExtendedHeader> request;
+    Response<ib_uverbs_ex_create_cq_resp, swp_create_cq_resp> response;
+    const int error =
+        abi34::ibv_cmd_create_cq_ex(context, attr, &cq->base, request.data(), request.size(),
+                                    response.data(), response.size(), 0);
+    Cq *created = finish_create(std::move(cq), error, context->cmd_fd, response.tail());
+    if (created == nullptr)
+        return nullptr;
+    set_poll_functions(created->base.cq_ex, attr->wc_flags);
+    return &created->base.cq_ex;
+}
+
+// The kernel takes what waits along into a new ring, after which the old one is
+// dead.  Should that not be to be mapped, completions wait there, unseen, until
+// another attempt succeeds.
+int resize_cq(ibv_cq *ibcq, int cqe) noexcept {
+    Cq &cq = *to_cq(ibcq);
+    if (cqe <= 0)
+        return EINVAL;
+    Mapping memory; // the new one, then the old one
+    const std::lock_guard resizing{cq.resize_mutex};
+    set_moving(cq, true);
+    Request<ib_uverbs_resize_cq> request;
+    Response<ib_uverbs_resize_cq_resp, swp_resize_cq_resp> response;
+    int error = abi34::ibv_cmd_resize_cq(ibcq, cqe, request.data(), request.size(), response.data(),
+                                         response.size());
+    if (error == 0) {
+        const swp_resize_cq_resp kernel = response.tail();
+        error = map_ring(memory, ibcq->context->cmd_fd, kernel.ring_key, kernel.ring_bytes,
+                         kernel.entries);
+        if (error == 0) {
+            std::swap(cq.memory, memory);
+            cq.ring = CompletionRing{cq.memory.data(), kernel.entries};
+        }
+    }
+    set_moving(cq, false);
+    return error;
 }
 
 int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (max < 0)
         return -EINVAL;
-    const std::lock_guard guard{cq.lock};
-    return cq.ring.poll(max, wc);
+    cq.acquire(cq.lock);
+    const int n = cq.ring.poll(max, wc);
+    cq.lock.unlock();
+    return n;
 }
 
-int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept {
-    to_cq(cq)->ring.arm(solicited_only != 0);
+int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {
+    Cq &cq = *to_cq(ibcq);
+    cq.acquire(cq.arm_lock);
+    cq.ring.arm(solicited_only != 0);
+    cq.arm_lock.unlock();
     return 0;
 }
 

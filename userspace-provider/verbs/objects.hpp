@@ -50,11 +50,37 @@ struct Context {
     QpTable *qps;
 };
 
+// A CQ changes its ring when it is resized.  Meanwhile nobody may poll or arm it,
+// and who would sleep on it must not be told that it is empty: they wait.
 struct Cq {
     abi34::VerbsCq base{};
     Mapping memory;
+    std::mutex resize_mutex; // held while the ring is replaced; taken before the locks
+    // Arming has a lock of its own, because start_poll() holds the other one
+    // until end_poll(), and a program may well arm in between.
+    Spinlock arm_lock;
     alignas(64) Spinlock lock; // protects the consumer side of ring
+    bool moving = false;       // the ring is being replaced; written with both locks held
     CompletionRing ring;
+    const swp_cqe *current = nullptr; // between start_poll() and end_poll(), with lock held
+
+    // Takes one of the locks at a time when the ring stays.
+    void acquire(Spinlock &which) noexcept {
+        for (;;) {
+            which.lock();
+            if (!moving) [[likely]]
+                return;
+            which.unlock();
+            const std::lock_guard wait{resize_mutex};
+        }
+    }
+};
+
+struct Srq {
+    ibv_srq base{};
+    Mapping memory;
+    alignas(64) Spinlock lock; // protects queue
+    RecvQueue queue;
 };
 
 struct Qp {
@@ -72,6 +98,7 @@ static_assert(std::is_trivial_v<Context>);
 static_assert(std::is_standard_layout_v<Device> && offsetof(Device, base) == 0);
 static_assert(std::is_standard_layout_v<Context> && offsetof(Context, base) == 0);
 static_assert(std::is_standard_layout_v<Cq> && offsetof(Cq, base) == 0);
+static_assert(std::is_standard_layout_v<Srq> && offsetof(Srq, base) == 0);
 static_assert(std::is_standard_layout_v<Qp> && offsetof(Qp, base) == 0);
 
 inline Device *to_device(ibv_device *device) {
@@ -87,7 +114,19 @@ inline Cq *to_cq(ibv_cq *cq) {
     return reinterpret_cast<Cq *>(cq);
 }
 
+inline Cq *to_cq(ibv_cq_ex *cq) {
+    return reinterpret_cast<Cq *>(cq);
+}
+
+inline Srq *to_srq(ibv_srq *srq) {
+    return reinterpret_cast<Srq *>(srq);
+}
+
 inline Qp *to_qp(ibv_qp *qp) {
+    return reinterpret_cast<Qp *>(qp);
+}
+
+inline Qp *to_qp(ibv_qp_ex *qp) {
     return reinterpret_cast<Qp *>(qp);
 }
 

@@ -3,9 +3,11 @@
 // Queue pairs.  Posting works on the mapped rings and enters the kernel only
 // when the ring's kick word says so.
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "command.hpp"
 #include "complain.hpp"
@@ -20,8 +22,9 @@ void purge(ibv_cq *ibcq, std::uint32_t qp_num) noexcept {
     if (ibcq == nullptr)
         return;
     Cq &cq = *to_cq(ibcq);
-    const std::lock_guard guard{cq.lock};
+    cq.acquire(cq.lock);
     cq.ring.purge(qp_num);
+    cq.lock.unlock();
 }
 
 void purge_completions_of(const ibv_qp &qp) noexcept {
@@ -112,23 +115,18 @@ void QpTable::remove(Qp &qp) noexcept {
     by_number_.erase(it);
 }
 
-ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
-    std::unique_ptr<Qp> qp{new (std::nothrow) Qp};
-    if (!qp) {
-        errno = ENOMEM;
-        return nullptr;
-    }
-    Request<ib_uverbs_create_qp> request;
-    Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
+namespace {
+
+// Ends the creation of a QP, whose command returned @error.  @cap: what the
+// kernel granted, to which the inline data is added.
+Qp *finish_create(std::unique_ptr<Qp> qp, int error, ibv_context &context,
+                  const swp_create_qp_resp &kernel, ibv_qp_cap &cap, bool signal_all) noexcept {
     ibv_qp &ibqp = qp->base.qp;
-    int error = abi34::ibv_cmd_create_qp(pd, &ibqp, attr, request.data(), request.size(),
-                                         response.data(), response.size());
     if (error == 0) {
-        const swp_create_qp_resp kernel = response.tail();
-        attr->cap.max_inline_data = kernel.max_inline;
-        error = map_rings(*qp, pd->context->cmd_fd, kernel, attr->cap, attr->sq_sig_all != 0);
+        cap.max_inline_data = kernel.max_inline;
+        error = map_rings(*qp, context.cmd_fd, kernel, cap, signal_all);
         if (error == 0)
-            error = to_context(pd->context)->qps->add(*qp);
+            error = to_context(&context)->qps->add(*qp);
         if (error != 0)
             abi34::ibv_cmd_destroy_qp(&ibqp);
     }
@@ -137,7 +135,64 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
         return nullptr;
     }
     qp->doorbell.prepare(ibqp.handle);
-    return &qp.release()->base.qp;
+    return qp.release();
+}
+
+} // namespace
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
+    std::unique_ptr<Qp> qp{new (std::nothrow) Qp};
+    if (!qp) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    Request<ib_uverbs_create_qp> request;
+    Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
+    const int error = abi34::ibv_cmd_create_qp(pd, &qp->base.qp, attr, request.data(),
+                                               request.size(), response.data(), response.size());
+    Qp *created = finish_create(std::move(qp), error, *pd->context, response.tail(), attr->cap,
+                                attr->sq_sig_all != 0);
+    return created != nullptr ? &created->base.qp : nullptr;
+}
+
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept {
+    constexpr std::uint32_t known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const bool extended = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    if ((attr->comp_mask & ~known) != 0 ||
+        ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0) ||
+        (extended && (attr->send_ops_flags & ~wr_operations) != 0)) {
+        errno = EOPNOTSUPP;
+        return nullptr;
+    }
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+        errno = EINVAL;
+        return nullptr;
+    }
+    std::unique_ptr<Qp> qp{new (std::nothrow) Qp};
+    if (!qp) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    // The command that suffices knows no creation flags.
+    ibv_qp_init_attr_ex asked = *attr;
+    asked.comp_mask &= ~std::uint32_t{IBV_QP_INIT_ATTR_CREATE_FLAGS};
+    Request<ib_uverbs_create_qp> request;
+    Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
+    const int error = abi34::ibv_cmd_create_qp_ex(context, &qp->base, &asked, request.data(),
+                                                  request.size(), response.data(), response.size());
+    attr->cap = asked.cap;
+    Qp *created = finish_create(std::move(qp), error, *context, response.tail(), attr->cap,
+                                attr->sq_sig_all != 0);
+    if (created == nullptr)
+        return nullptr;
+    if (extended) {
+        set_wr_functions(created->base.qp_ex, attr->send_ops_flags);
+        for (const std::size_t at : abi34::verbs_qp_flags_at)
+            std::memcpy(created->base.bytes.data() + at, &abi34::verbs_qp_extended,
+                        sizeof(abi34::verbs_qp_extended));
+    }
+    return &created->base.qp;
 }
 
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept {
@@ -186,10 +241,29 @@ int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept {
     Qp &qp = *to_qp(ibqp);
     if (refuses_posts(*ibqp, wr, bad_wr))
         return EINVAL;
+    if (ibqp->srq != nullptr) {
+        *bad_wr = wr;
+        return EINVAL;
+    }
     qp.rq_lock.lock();
     const PostResult result = qp.rq.post(wr, bad_wr);
     qp.rq_lock.unlock();
     return finish_post(qp, result, wr, bad_wr);
+}
+
+// A window of type 1 changes its key with every bind.
+int bind_mw(ibv_qp *ibqp, ibv_mw *mw, ibv_mw_bind *bind) noexcept {
+    Qp &qp = *to_qp(ibqp);
+    if (ibqp->state == IBV_QPS_RESET)
+        return EINVAL;
+    const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    qp.sq_lock.lock();
+    const PostResult result = qp.sq.bind(*mw, rkey, *bind);
+    qp.sq_lock.unlock();
+    if (result.error != 0)
+        return result.error;
+    mw->rkey = rkey;
+    return result.doorbell ? qp.doorbell.ring(*ibqp) : 0;
 }
 
 } // namespace softwarp
