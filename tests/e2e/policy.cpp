@@ -29,6 +29,7 @@ const std::vector<Attribute> kAttributes{
     {"p2p", "on", {"off", "on"}},
     {"rtr", "send write read", {"send", "write", "read", "send read", "send write read"}},
     {"rdmac", "off", {"off", "on"}},
+    {"extensions", "on", {"off", "on"}},
 };
 
 /* The client is the device here, the server a socket in "peer". */

@@ -127,10 +127,13 @@ Address address(const std::string &text, uint16_t port) {
 }
 
 Endpoint::Endpoint(EventChannel &channel, CmId id, const QpOptions &options)
-    : channel_(channel), options_(options), id_(std::move(id)), scq_(options.send_cq),
-      rcq_(options.recv_cq) {
+    : channel_(channel), options_(options), id_(std::move(id)), pd_(options.pd),
+      scq_(options.send_cq), rcq_(options.recv_cq) {
     require(id_->verbs != nullptr, "id is bound to a device");
-    pd_ = alloc_pd(id_->verbs);
+    if (pd_ == nullptr) {
+        own_pd_ = alloc_pd(id_->verbs);
+        pd_ = own_pd_.get();
+    }
     if (options.events)
         completions_ = create_channel(id_->verbs);
     if (scq_ == nullptr) {
@@ -145,15 +148,22 @@ Endpoint::Endpoint(EventChannel &channel, CmId id, const QpOptions &options)
         own_rcq_ = create_cq(id_->verbs, entries, completions_.get(), options.vector);
         rcq_ = own_rcq_.get();
     }
-    ibv_qp_init_attr attr{};
+    ibv_qp_init_attr_ex attr{};
     attr.qp_context = this;
     attr.send_cq = scq_;
     attr.recv_cq = rcq_;
+    attr.srq = options.srq;
     attr.qp_type = IBV_QPT_RC;
     attr.sq_sig_all = options.sq_sig_all ? 1 : 0;
     attr.cap = {options.send_wr, options.recv_wr, options.send_sge, options.recv_sge,
                 options.inline_data};
-    require(rdma_create_qp(id_.get(), pd_.get(), &attr) == 0, "rdma_create_qp");
+    attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+    attr.pd = pd_;
+    if (options.operations != 0) {
+        attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        attr.send_ops_flags = options.operations;
+    }
+    require(rdma_create_qp_ex(id_.get(), &attr) == 0, "rdma_create_qp_ex");
     cap_ = attr.cap;
 }
 
@@ -215,6 +225,19 @@ rdma_conn_param Endpoint::conn_param() const {
     param.private_data = options_.private_data.data();
     param.private_data_len = static_cast<uint8_t>(options_.private_data.size());
     return param;
+}
+
+ibv_context *cm_context(const std::string &device) {
+    int count = 0;
+    ibv_context **list = rdma_get_devices(&count);
+    require(list != nullptr, "rdma_get_devices");
+    ibv_context *found = nullptr;
+    for (int i = 0; i < count; i++)
+        if (device == ibv_get_device_name(list[i]->device))
+            found = list[i];
+    rdma_free_devices(list);
+    require(found != nullptr, "device " + device);
+    return found;
 }
 
 Route veth4() {

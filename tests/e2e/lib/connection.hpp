@@ -89,6 +89,9 @@ struct QpOptions {
     bool events = false;       // CQs get a completion channel
     ibv_cq *send_cq = nullptr; // use these instead of own ones
     ibv_cq *recv_cq = nullptr;
+    ibv_pd *pd = nullptr;
+    ibv_srq *srq = nullptr;  // then there is no receive queue
+    uint64_t operations = 0; // IBV_QP_EX_WITH_*: an extended QP
     int vector = 0;
     uint8_t ird = 16;
     uint8_t ord = 16;
@@ -109,7 +112,8 @@ class Endpoint {
 
     ibv_qp *qp() const { return id_->qp; }
     ibv_context *context() const { return id_->verbs; }
-    ibv_pd *pd() const { return pd_.get(); }
+    ibv_qp_ex *qpx() const { return ibv_qp_to_qp_ex(id_->qp); }
+    ibv_pd *pd() const { return pd_; }
     ibv_cq *scq() const { return scq_; }
     ibv_cq *rcq() const { return rcq_; }
     ibv_comp_channel *completions() const { return completions_.get(); }
@@ -139,7 +143,8 @@ class Endpoint {
     EventChannel &channel_;
     QpOptions options_;
     CmId id_;
-    Pd pd_;
+    Pd own_pd_;
+    ibv_pd *pd_;
     CompChannel completions_;
     Cq own_scq_;
     Cq own_rcq_;
@@ -147,6 +152,9 @@ class Endpoint {
     ibv_cq *rcq_;
     ibv_qp_cap cap_{};
 };
+
+/* What the ids of a device have as their verbs, for objects that several share. */
+ibv_context *cm_context(const std::string &device);
 
 /* Where a connection goes: who listens on what, who connects to what. */
 struct Route {

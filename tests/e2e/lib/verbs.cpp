@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "lib/verbs.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 
@@ -57,6 +58,9 @@ std::optional<AsyncEvent> read_async(ibv_context *context, int timeout_ms) {
         result.element = event.element.qp;
     else if (event.event_type == IBV_EVENT_CQ_ERR)
         result.element = event.element.cq;
+    else if (event.event_type == IBV_EVENT_SRQ_ERR ||
+             event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
+        result.element = event.element.srq;
     ibv_ack_async_event(&event);
     return result;
 }
@@ -123,6 +127,20 @@ CompChannel create_channel(ibv_context *context) {
     return channel;
 }
 
+Srq create_srq(ibv_pd *pd, uint32_t wr, uint32_t sge, uint32_t limit) {
+    ibv_srq_init_attr attr{};
+    attr.attr = {wr, sge, limit};
+    Srq srq(ibv_create_srq(pd, &attr));
+    require(srq != nullptr, "ibv_create_srq");
+    return srq;
+}
+
+Mw alloc_mw(ibv_pd *pd, ibv_mw_type type) {
+    Mw mw(ibv_alloc_mw(pd, type));
+    require(mw != nullptr, "ibv_alloc_mw");
+    return mw;
+}
+
 Mr register_memory(ibv_pd *pd, void *where, size_t length, int access) {
     Mr mr(ibv_reg_mr(pd, where, length, access));
     require(mr != nullptr, fmt::format("ibv_reg_mr of {} bytes", length));
@@ -144,11 +162,67 @@ SendWr SendWr::send_inv(uint64_t id, SgList sg, uint32_t stag, unsigned flags) {
 }
 
 SendWr SendWr::write(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey, unsigned flags) {
-    return SendWr{id, IBV_WR_RDMA_WRITE, std::move(sg), flags, remote_addr, rkey};
+    return SendWr{.wr_id = id,
+                  .opcode = IBV_WR_RDMA_WRITE,
+                  .sg = std::move(sg),
+                  .flags = flags,
+                  .remote_addr = remote_addr,
+                  .rkey = rkey};
 }
 
 SendWr SendWr::read(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey, unsigned flags) {
-    return SendWr{id, IBV_WR_RDMA_READ, std::move(sg), flags, remote_addr, rkey};
+    SendWr wr = write(id, std::move(sg), remote_addr, rkey, flags);
+    wr.opcode = IBV_WR_RDMA_READ;
+    return wr;
+}
+
+SendWr SendWr::write_imm(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey, uint32_t imm,
+                         unsigned flags) {
+    SendWr wr = write(id, std::move(sg), remote_addr, rkey, flags);
+    wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr.imm = imm;
+    return wr;
+}
+
+SendWr SendWr::send_imm(uint64_t id, uint32_t imm, unsigned flags) {
+    SendWr wr = send(id, {}, flags);
+    wr.opcode = IBV_WR_SEND_WITH_IMM;
+    wr.imm = imm;
+    return wr;
+}
+
+SendWr SendWr::fetch_add(uint64_t id, const ibv_sge &old, uint64_t remote_addr, uint32_t rkey,
+                         uint64_t add, unsigned flags) {
+    SendWr wr = write(id, {old}, remote_addr, rkey, flags);
+    wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    wr.compare_add = add;
+    return wr;
+}
+
+SendWr SendWr::cmp_swap(uint64_t id, const ibv_sge &old, uint64_t remote_addr, uint32_t rkey,
+                        uint64_t compare, uint64_t swap, unsigned flags) {
+    SendWr wr = write(id, {old}, remote_addr, rkey, flags);
+    wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    wr.compare_add = compare;
+    wr.swap = swap;
+    return wr;
+}
+
+SendWr SendWr::local_inv(uint64_t id, uint32_t stag, unsigned flags) {
+    SendWr wr = send(id, {}, flags);
+    wr.opcode = IBV_WR_LOCAL_INV;
+    wr.invalidate = stag;
+    return wr;
+}
+
+SendWr SendWr::bind_mw(uint64_t id, ibv_mw *mw, ibv_mr *mr, uint64_t addr, uint64_t length,
+                       unsigned access, unsigned flags) {
+    SendWr wr = send(id, {}, flags);
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.mw = mw;
+    wr.rkey = ibv_inc_rkey(mw->rkey);
+    wr.bind = {mr, addr, length, access};
+    return wr;
 }
 
 uint32_t SendWr::length() const {
@@ -160,7 +234,12 @@ uint32_t SendWr::length() const {
 
 ibv_wc_opcode SendWr::wc_opcode() const {
     switch (opcode) {
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_RDMA_WRITE: return IBV_WC_RDMA_WRITE;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+    case IBV_WR_LOCAL_INV: return IBV_WC_LOCAL_INV;
+    case IBV_WR_BIND_MW: return IBV_WC_BIND_MW;
     case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
     default: return IBV_WC_SEND;
     }
@@ -176,10 +255,25 @@ int post_send_list(ibv_qp *qp, std::span<const SendWr> wrs, size_t *bad) {
         raw[i].num_sge = static_cast<int>(wrs[i].sg.size());
         raw[i].opcode = wrs[i].opcode;
         raw[i].send_flags = wrs[i].flags;
-        raw[i].wr.rdma.remote_addr = wrs[i].remote_addr;
-        raw[i].wr.rdma.rkey = wrs[i].rkey;
-        if (wrs[i].opcode == IBV_WR_SEND_WITH_INV)
-            raw[i].invalidate_rkey = wrs[i].invalidate;
+        switch (wrs[i].opcode) {
+        case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        case IBV_WR_ATOMIC_CMP_AND_SWP:
+            raw[i].wr.atomic = {wrs[i].remote_addr, wrs[i].compare_add, wrs[i].swap, wrs[i].rkey};
+            break;
+        case IBV_WR_BIND_MW:
+            raw[i].bind_mw.mw = wrs[i].mw;
+            raw[i].bind_mw.rkey = wrs[i].rkey;
+            raw[i].bind_mw.bind_info = wrs[i].bind;
+            break;
+        case IBV_WR_SEND_WITH_INV:
+        case IBV_WR_LOCAL_INV: raw[i].invalidate_rkey = wrs[i].invalidate; break;
+        case IBV_WR_SEND_WITH_IMM: raw[i].imm_data = htonl(wrs[i].imm); break;
+        case IBV_WR_RDMA_WRITE_WITH_IMM: raw[i].imm_data = htonl(wrs[i].imm); [[fallthrough]];
+        default:
+            raw[i].wr.rdma.remote_addr = wrs[i].remote_addr;
+            raw[i].wr.rdma.rkey = wrs[i].rkey;
+            break;
+        }
     }
     ibv_send_wr *first_bad = nullptr;
     int error = ibv_post_send(qp, raw.data(), &first_bad);
@@ -200,6 +294,24 @@ int post_recv(ibv_qp *qp, uint64_t wr_id, const SgList &sg) {
     wr.num_sge = static_cast<int>(sg.size());
     ibv_recv_wr *bad = nullptr;
     return ibv_post_recv(qp, &wr, &bad);
+}
+
+int post_srq_recv(ibv_srq *srq, uint64_t wr_id, const SgList &sg) {
+    ibv_recv_wr wr{};
+    wr.wr_id = wr_id;
+    wr.sg_list = const_cast<ibv_sge *>(sg.data());
+    wr.num_sge = static_cast<int>(sg.size());
+    ibv_recv_wr *bad = nullptr;
+    return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
+int bind_mw(ibv_qp *qp, uint64_t wr_id, ibv_mw *mw, ibv_mr *mr, uint64_t addr, uint64_t length,
+            unsigned access, unsigned flags) {
+    ibv_mw_bind bind{};
+    bind.wr_id = wr_id;
+    bind.send_flags = flags;
+    bind.bind_info = {mr, addr, length, access};
+    return ibv_bind_mw(qp, mw, &bind);
 }
 
 std::optional<ibv_wc> try_wc(ibv_cq *cq) {
@@ -344,6 +456,15 @@ void expect_cq_event(ibv_cq *cq, ibv_event_type type, std::source_location where
     auto event = wait_async(cq->context, [&](const AsyncEvent &e) { return e.element == cq; });
     if (!event) {
         ADD_FAILURE() << at(where) << ": no asynchronous event of the CQ";
+        return;
+    }
+    EXPECT_EQ(event->type, type) << at(where) << ": event " << ibv_event_type_str(event->type);
+}
+
+void expect_srq_event(ibv_srq *srq, ibv_event_type type, std::source_location where) {
+    auto event = wait_async(srq->context, [&](const AsyncEvent &e) { return e.element == srq; });
+    if (!event) {
+        ADD_FAILURE() << at(where) << ": no asynchronous event of the SRQ";
         return;
     }
     EXPECT_EQ(event->type, type) << at(where) << ": event " << ibv_event_type_str(event->type);

@@ -47,6 +47,8 @@ struct Destroyer {
     void operator()(ibv_mr *mr) const { report_destroy(ibv_dereg_mr(mr), "ibv_dereg_mr"); }
     void operator()(ibv_cq *cq) const { report_destroy(ibv_destroy_cq(cq), "ibv_destroy_cq"); }
     void operator()(ibv_qp *qp) const { report_destroy(ibv_destroy_qp(qp), "ibv_destroy_qp"); }
+    void operator()(ibv_srq *srq) const { report_destroy(ibv_destroy_srq(srq), "ibv_destroy_srq"); }
+    void operator()(ibv_mw *mw) const { report_destroy(ibv_dealloc_mw(mw), "ibv_dealloc_mw"); }
     void operator()(ibv_comp_channel *channel) const {
         report_destroy(ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
     }
@@ -57,6 +59,8 @@ using Pd = std::unique_ptr<ibv_pd, Destroyer>;
 using Mr = std::unique_ptr<ibv_mr, Destroyer>;
 using Cq = std::unique_ptr<ibv_cq, Destroyer>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer>;
+using Srq = std::unique_ptr<ibv_srq, Destroyer>;
+using Mw = std::unique_ptr<ibv_mw, Destroyer>;
 using CompChannel = std::unique_ptr<ibv_comp_channel, Destroyer>;
 
 /* All throw Failure if the object cannot be made. */
@@ -66,6 +70,8 @@ Pd alloc_pd(ibv_context *context);
 Cq create_cq(ibv_context *context, int entries, ibv_comp_channel *channel = nullptr,
              int vector = 0);
 CompChannel create_channel(ibv_context *context);
+Srq create_srq(ibv_pd *pd, uint32_t wr, uint32_t sge = 1, uint32_t limit = 0);
+Mw alloc_mw(ibv_pd *pd, ibv_mw_type type);
 
 constexpr int kLocal = IBV_ACCESS_LOCAL_WRITE;
 constexpr int kRemoteRead = IBV_ACCESS_REMOTE_READ;
@@ -102,7 +108,12 @@ struct SendWr {
     unsigned flags = IBV_SEND_SIGNALED;
     uint64_t remote_addr = 0;
     uint32_t rkey = 0;
-    uint32_t invalidate = 0; // of a Send with Invalidate
+    uint32_t invalidate = 0; // of a Send with Invalidate or a local one
+    uint32_t imm = 0;        // host byte order
+    uint64_t compare_add = 0;
+    uint64_t swap = 0;
+    ibv_mw *mw = nullptr; // to bind, with rkey as its new key
+    ibv_mw_bind_info bind = {};
 
     static SendWr send(uint64_t id, SgList sg, unsigned flags = IBV_SEND_SIGNALED);
     static SendWr send_inv(uint64_t id, SgList sg, uint32_t stag,
@@ -111,6 +122,17 @@ struct SendWr {
                         unsigned flags = IBV_SEND_SIGNALED);
     static SendWr read(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey,
                        unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr write_imm(uint64_t id, SgList sg, uint64_t remote_addr, uint32_t rkey,
+                            uint32_t imm, unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr send_imm(uint64_t id, uint32_t imm, unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr fetch_add(uint64_t id, const ibv_sge &old, uint64_t remote_addr, uint32_t rkey,
+                            uint64_t add, unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr cmp_swap(uint64_t id, const ibv_sge &old, uint64_t remote_addr, uint32_t rkey,
+                           uint64_t compare, uint64_t swap, unsigned flags = IBV_SEND_SIGNALED);
+    static SendWr local_inv(uint64_t id, uint32_t stag, unsigned flags = IBV_SEND_SIGNALED);
+    /* The window is to have the key that follows its present one. */
+    static SendWr bind_mw(uint64_t id, ibv_mw *mw, ibv_mr *mr, uint64_t addr, uint64_t length,
+                          unsigned access, unsigned flags = IBV_SEND_SIGNALED);
     uint32_t length() const;
     ibv_wc_opcode wc_opcode() const;
 };
@@ -118,6 +140,10 @@ struct SendWr {
 /* Return 0 or the errno that the library returned. */
 int post_send(ibv_qp *qp, const SendWr &wr);
 int post_recv(ibv_qp *qp, uint64_t wr_id, const SgList &sg);
+int post_srq_recv(ibv_srq *srq, uint64_t wr_id, const SgList &sg);
+/* Binds a window of type 1; its rkey changes. */
+int bind_mw(ibv_qp *qp, uint64_t wr_id, ibv_mw *mw, ibv_mr *mr, uint64_t addr, uint64_t length,
+            unsigned access, unsigned flags = IBV_SEND_SIGNALED);
 
 /* Posts all as one list; *bad is the index of the request in bad_wr. */
 int post_send_list(ibv_qp *qp, std::span<const SendWr> wrs, size_t *bad = nullptr);
@@ -161,7 +187,7 @@ bool no_cq_event(ibv_comp_channel *channel, milliseconds quiet = milliseconds(50
 
 struct AsyncEvent {
     ibv_event_type type;
-    void *element; // QP or CQ, null for port and device events
+    void *element; // QP, CQ or SRQ, null for port and device events
 };
 
 /*
@@ -177,6 +203,8 @@ void expect_qp_event(ibv_qp *qp, std::initializer_list<ibv_event_type> types,
                      std::source_location where = std::source_location::current());
 void expect_cq_event(ibv_cq *cq, ibv_event_type type,
                      std::source_location where = std::source_location::current());
+void expect_srq_event(ibv_srq *srq, ibv_event_type type,
+                      std::source_location where = std::source_location::current());
 void expect_context_event(ibv_context *context, ibv_event_type type,
                           std::source_location where = std::source_location::current());
 
