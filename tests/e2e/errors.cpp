@@ -677,6 +677,17 @@ struct ExposedPair {
                     uint64_t value = random.next();
                     std::memcpy(ring.start + at, &value, 8);
                 }
+            /* What gets past the first look, whichever of these are send queues. */
+            for (size_t at = SWP_RING_DATA_OFF; at + 128 <= ring.size; at += 64)
+                if (random.below(2) == 0) {
+                    auto *sqe = reinterpret_cast<swp_sqe *>(ring.start + at);
+                    sqe->opcode = static_cast<uint8_t>(random.below(SWP_OP_USER_MAX + 1));
+                    sqe->flags = static_cast<uint8_t>(random.below(16));
+                    sqe->num_sge = static_cast<uint16_t>(random.below(3));
+                    sqe->inline_len = static_cast<uint32_t>(random.below(65));
+                    auto *sge = reinterpret_cast<swp_sge *>(sqe + 1);
+                    sge->length = static_cast<uint32_t>(random.below(17));
+                }
             /* Producer index: near or anywhere. */
             if (random.below(2) == 0) {
                 auto *ctrl = reinterpret_cast<swp_ring_ctrl *>(ring.start);
@@ -749,10 +760,57 @@ TEST(HostileRings, RequestsThatOnlyTheKernelMayPost) {
     struct Case {
         const char *what;
         void (*spoil)(swp_sqe *);
+        ibv_wc_status status = IBV_WC_LOC_QP_OP_ERR;
     };
     const Case cases[] = {
         {"REG_MR", [](swp_sqe *sqe) { sqe->opcode = SWP_OP_REG_MR; }},
-        {"LOCAL_INV", [](swp_sqe *sqe) { sqe->opcode = SWP_OP_LOCAL_INV; }},
+        {"READ_INV", [](swp_sqe *sqe) { sqe->opcode = SWP_OP_READ_INV; }},
+        {"LOCAL_INV of nothing",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_LOCAL_INV;
+             sqe->inv_stag = 0x41414141;
+         }},
+        {"LOCAL_INV with SGEs",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_LOCAL_INV;
+             sqe->num_sge = 1;
+         }},
+        {"BIND_MW of nothing", [](swp_sqe *sqe) { sqe->opcode = SWP_OP_BIND_MW; },
+         IBV_WC_MW_BIND_ERR},
+        {"BIND_MW with SGEs",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_BIND_MW;
+             sqe->num_sge = 2;
+         }},
+        {"FETCH_ADD without an SGE",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_FETCH_ADD;
+             sqe->num_sge = 0;
+         }},
+        {"CMP_SWAP with two",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_CMP_SWAP;
+             sqe->num_sge = 2;
+         }},
+        {"CMP_SWAP inline",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_CMP_SWAP;
+             sqe->flags |= SWP_WQE_INLINE;
+             sqe->num_sge = 0;
+             sqe->inline_len = 8;
+         }},
+        {"FETCH_ADD of a gigabyte",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_FETCH_ADD;
+             sqe->num_sge = 1;
+         },
+         IBV_WC_LOC_LEN_ERR},
+        {"SEND_IMM with data",
+         [](swp_sqe *sqe) {
+             sqe->opcode = SWP_OP_SEND_IMM;
+             sqe->num_sge = 1;
+         },
+         IBV_WC_LOC_LEN_ERR},
         {"RECV", [](swp_sqe *sqe) { sqe->opcode = SWP_OP_RECV; }},
         {"opcode 255", [](swp_sqe *sqe) { sqe->opcode = 255; }},
         {"num_sge 65535", [](swp_sqe *sqe) { sqe->num_sge = 0xffff; }},
@@ -806,10 +864,65 @@ TEST(HostileRings, RequestsThatOnlyTheKernelMayPost) {
         std::atomic_ref(ctrl->prod).store(3);
         ring_doorbell(end.qp());
 
-        expect_wc(end.scq(), 77, IBV_WC_LOC_QP_OP_ERR);
+        expect_wc(end.scq(), 77, c.status);
         expect_qp_state(end.qp(), IBV_QPS_ERR);
         exposed.pair->s().expect(RDMA_CM_EVENT_DISCONNECTED);
     }
+    expect_route_works();
+}
+
+/* One shared receive queue of two connections, whose ring the program spoils. */
+struct ExposedSrq {
+    ExposedSrq() : before(device_mappings()), srq(create_srq(pd.get(), 16, 1)) {
+        for (const Mapping &ring : device_mappings())
+            if (!before.count(ring))
+                ctrl = reinterpret_cast<swp_ring_ctrl *>(ring.start);
+        require(ctrl != nullptr, "found the ring in /proc/self/maps");
+        PairOptions options;
+        options.server.pd = pd.get();
+        options.server.srq = srq.get();
+        for (auto &pair : pairs)
+            pair = std::make_unique<Pair>(options);
+    }
+    ~ExposedSrq() { forget_async(srq.get()); }
+    swp_rqe *first() const {
+        return reinterpret_cast<swp_rqe *>(reinterpret_cast<uint8_t *>(ctrl) + SWP_RING_DATA_OFF);
+    }
+
+    Pd pd{alloc_pd(cm_context(config().peer_dev))};
+    std::set<Mapping> before;
+    Srq srq;
+    swp_ring_ctrl *ctrl = nullptr;
+    std::unique_ptr<Pair> pairs[2];
+};
+
+TEST(HostileRings, SharedRequestOfTooManySges) {
+    ExposedSrq exposed;
+    ASSERT_EQ(post_srq_recv(exposed.srq.get(), 8, {}), 0);
+    exposed.first()->num_sge = ~0U;
+    ASSERT_EQ(post_srq_recv(exposed.srq.get(), 9, {}), 0);
+    exposed.pairs[0]->c().send(1, {});
+    expect_wc(exposed.pairs[0]->s().rcq(), 8, IBV_WC_LOC_QP_OP_ERR);
+    exposed.pairs[0]->s().expect(RDMA_CM_EVENT_DISCONNECTED);
+    /* The next request is the next QP's. */
+    exposed.pairs[1]->c().send(1, {});
+    expect_success(exposed.pairs[1]->s().rcq(), 9, IBV_WC_RECV, 0);
+}
+
+/* A count that cannot be ends the queue, with one event, and what uses it. */
+TEST(HostileRings, SharedQueueOfTooManyRequests) {
+    ExposedSrq exposed;
+    std::atomic_ref(exposed.ctrl->prod).store(100000);
+    for (auto &pair : exposed.pairs) {
+        pair->c().send(1, {});
+        pair->s().expect(RDMA_CM_EVENT_DISCONNECTED);
+        expect_qp_state(pair->s().qp(), IBV_QPS_ERR);
+    }
+    expect_srq_event(exposed.srq.get(), IBV_EVENT_SRQ_ERR);
+    ibv_srq *srq = exposed.srq.get();
+    EXPECT_FALSE(wait_async(
+        srq->context, [&](const AsyncEvent &e) { return e.element == srq; },
+        Deadline(milliseconds(30))));
     expect_route_works();
 }
 
