@@ -553,64 +553,84 @@ static bool invalidate(struct swp_mr *mr)
 	return true;
 }
 
-/* mw_lock held */
+/*
+ * mw_lock held, and a reference besides the table's.  Who waits for the lock has
+ * no reference, or we would wait for each other.
+ */
 static void unbind(struct swp_mr *mw)
 {
+	lockdep_assert_held(&mw->dev->mw_lock);
 	invalidate(mw);
 	if (mw->parent)
 		mw->parent->windows--;
 	mw->parent = NULL;
 }
 
-/* Returns 0, or -ENOENT when somebody else was faster. */
-static int invalidate_stag(struct swp_mr *mr, u32 stag)
+static int invalidate_window(struct swp_qp *qp, u32 stag)
 {
+	struct swp_mr *mw;
+	int ret = -ENOENT;
+
+	spin_lock_bh(&qp->dev->mw_lock);
+	mw = swp_mr_get(qp->dev, stag);
+	if (!mw)
+		goto out;
+	/* it may be another one since it was looked at */
+	if (mw->kind == SWP_MR_WINDOW && mw->base.pd == qp->base.pd &&
+	    mw->qpn == qp->qpn) {
+		unbind(mw);
+		ret = 0;
+	}
+	swp_mr_put(mw);
+out:
+	spin_unlock_bh(&qp->dev->mw_lock);
+	return ret;
+}
+
+static bool peer_may_invalidate(const struct swp_mr *mr,
+				const struct swp_qp *qp)
+{
+	return mr->base.pd == qp->base.pd && mr->kind != SWP_MR_DMA &&
+	       (mr->kind != SWP_MR_WINDOW || mr->qpn == qp->qpn) &&
+	       (mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+			      IB_ACCESS_REMOTE_ATOMIC));
+}
+
+static bool owner_may_invalidate(const struct swp_mr *mr,
+				 const struct swp_qp *qp)
+{
+	return mr->base.pd == qp->base.pd &&
+	       (mr->kind == SWP_MR_FAST ||
+		(mr->kind == SWP_MR_WINDOW && mr->qpn == qp->qpn));
+}
+
+static int invalidate_stag(struct swp_qp *qp, u32 stag,
+			   bool (*may)(const struct swp_mr *mr,
+				       const struct swp_qp *qp))
+{
+	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
+	bool window;
 	int ret = 0;
 
-	if (mr->kind != SWP_MR_WINDOW)
-		return invalidate(mr) ? 0 : -ENOENT;
-	spin_lock(&mr->dev->mw_lock);
-	if (mr->stag != stag || test_bit(SWP_MRF_INVALID, &mr->flags))
+	if (!mr)
+		return -ENOENT;
+	window = mr->kind == SWP_MR_WINDOW;
+	if (!may(mr, qp))
+		ret = -EPERM;
+	else if (!window && !invalidate(mr))
 		ret = -ENOENT;
-	else
-		unbind(mr);
-	spin_unlock(&mr->dev->mw_lock);
-	return ret;
+	swp_mr_put(mr);
+	return window && !ret ? invalidate_window(qp, stag) : ret;
 }
 
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 {
-	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
-	int ret;
-
-	if (!mr)
-		return -ENOENT;
-	if (mr->base.pd != qp->base.pd || mr->kind == SWP_MR_DMA ||
-	    (mr->kind == SWP_MR_WINDOW && mr->qpn != qp->qpn) ||
-	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
-			    IB_ACCESS_REMOTE_ATOMIC)))
-		ret = -EPERM;
-	else
-		ret = invalidate_stag(mr, stag);
-	swp_mr_put(mr);
-	return ret;
+	return invalidate_stag(qp, stag, peer_may_invalidate);
 }
 
 int swp_mr_local_inv(struct swp_qp *qp, u32 stag)
 {
-	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
-	int ret;
-
-	if (!mr)
-		return -ENOENT;
-	if (mr->base.pd != qp->base.pd ||
-	    !(mr->kind == SWP_MR_FAST ||
-	      (mr->kind == SWP_MR_WINDOW && mr->qpn == qp->qpn)))
-		ret = -EINVAL;
-	else
-		ret = invalidate_stag(mr, stag);
-	swp_mr_put(mr);
-	return ret;
+	return invalidate_stag(qp, stag, owner_may_invalidate);
 }
 
 /* Memory windows ---------------------------------------------------------- */
@@ -640,14 +660,13 @@ int swp_dealloc_mw(struct ib_mw *ibmw)
 	struct swp_mr *mr = to_swp_mw(ibmw)->mr;
 	struct swp_device *dev = mr->dev;
 
-	/* no bind finds it, and no invalidation but one that has found it */
-	xa_erase(&dev->mrs, mr->stag >> 8);
-	drop_ref(mr);
-	wait_for_completion(&mr->idle);
 	spin_lock_bh(&dev->mw_lock);
+	set_bit(SWP_MRF_DEAD, &mr->flags);
+	refcount_inc(&mr->ref);
 	unbind(mr);
+	drop_ref(mr);
 	spin_unlock_bh(&dev->mw_lock);
-	free_mr(mr);
+	erase_mr(mr);
 	return 0;
 }
 
@@ -685,13 +704,16 @@ out:
 
 int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
 {
-	struct swp_mr *mw = find_mr(qp->dev, key);
-	int ret = -EINVAL;
+	struct swp_mr *mw;
+	int ret = -ENOENT;
 
+	spin_lock_bh(&qp->dev->mw_lock);
+	mw = find_mr(qp->dev, key);
 	if (!mw)
-		return -ENOENT;
-	spin_lock(&qp->dev->mw_lock);
+		goto out_unlock;
+	ret = -EINVAL;
 	if (mw->kind != SWP_MR_WINDOW || mw->base.pd != qp->base.pd ||
+	    test_bit(SWP_MRF_DEAD, &mw->flags) ||
 	    (b->access & ~(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
 			   IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED)))
 		goto out;
@@ -705,7 +727,8 @@ int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
 	}
 	ret = b->length ? bind_to(qp, mw, key, b) : 0;
 out:
-	spin_unlock(&qp->dev->mw_lock);
 	swp_mr_put(mw);
+out_unlock:
+	spin_unlock_bh(&qp->dev->mw_lock);
 	return ret;
 }

@@ -403,7 +403,7 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
  * a sink of reads, whose STag the peer sees in each Read Request.
  *
  * swp_mr_local_inv - a work request of its owner
- * Returns 0, -ENOENT, or -EINVAL: not one that can be invalidated by this QP.
+ * Returns 0, -ENOENT, or -EPERM: not one that can be invalidated by this QP.
  */
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
 int swp_mr_local_inv(struct swp_qp *qp, u32 stag);

@@ -199,6 +199,7 @@ enum swp_mr_kind {
 
 enum swp_mr_flag {
 	SWP_MRF_INVALID,	/* by whoever may: no lookup finds it any more */
+	SWP_MRF_DEAD,		/* WINDOW: never to be bound again; dev->mw_lock */
 };
 
 struct swp_mr {
