@@ -358,6 +358,70 @@ TEST_P(Type1, ServesAllQpsOfThePd) {
     expect_pattern(memory.at(kAt), 100, 9);
 }
 
+/* Whoever binds it last has it; at the same time on two processors, too. */
+TEST_P(Type1, BoundByTwoQpsAtOnce) {
+    const uint64_t kBinds = full_or_quick<uint64_t>(3000, 500);
+    PairOptions options;
+    options.server.pd = pair.s().pd();
+    Pair other(options);
+    auto bind_often = [&](Endpoint &end, size_t at) {
+        ibv_mw copy = *mw; // the keys are each thread's own
+        uint64_t posted = 0, done = 0;
+        while (done < kBinds) {
+            while (posted < kBinds && posted - done < 32) {
+                ASSERT_EQ(bind_mw(end.qp(), posted, &copy, memory.mr.get(), memory.addr(at), 100,
+                                  kReadWrite),
+                          0);
+                posted++;
+            }
+            ASSERT_EQ(next_wc(end.scq()).status, IBV_WC_SUCCESS);
+            done++;
+        }
+    };
+    std::thread second([&] { bind_often(other.s(), 1000); });
+    bind_often(pair.s(), 2000);
+    second.join();
+    expect_bound();
+    expect_write_works(window(), 100, 1, mw->rkey);
+    expect_pattern(memory.at(kAt), 100, 1);
+}
+
+/* Gone while it is bound again and again, and written through: nothing holds the region then. */
+TEST_P(Type1, DeallocatedUnderLoad) {
+    for (unsigned round = 0; round < full_or_quick(20U, 6U); round++) {
+        SCOPED_TRACE(round);
+        Pair binder;
+        PairOptions options;
+        options.server.pd = binder.s().pd();
+        Pair writer(options);
+        Region from(writer.c().pd(), kSize);
+        Region to(binder.s().pd(), kSize, kBindable);
+        Mw window = alloc_mw(binder.s().pd(), IBV_MW_TYPE_1);
+        ASSERT_EQ(
+            bind_mw(binder.s().qp(), 0, window.get(), to.mr.get(), to.addr(), kSize, kReadWrite),
+            0);
+        expect_success(binder.s().scq(), 0, IBV_WC_BIND_MW);
+        ibv_mw copy = *window;
+        for (uint64_t i = 0; i < 20; i++)
+            writer.c().write(i, {from.all()}, to.addr(), window->rkey);
+        /* The same key each time, so that the writes go on. */
+        for (uint64_t i = 0; i < 40; i++) {
+            copy.rkey = (window->rkey & ~0xffU) | ((window->rkey - 1) & 0xff);
+            ASSERT_EQ(bind_mw(binder.s().qp(), i, &copy, to.mr.get(), to.addr(), kSize, kReadWrite),
+                      0);
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(200 * round));
+        window.reset();
+        to.mr.reset();
+        to.buffer.set(kCanary);
+        for (uint64_t i = 0; i < 20; i++)
+            next_wc(writer.c().scq());
+        for (uint64_t i = 0; i < 40; i++)
+            next_wc(binder.s().scq());
+        expect_value(to.at(0), kSize, kCanary, "memory");
+    }
+}
+
 /* A Send with Invalidate is not for it (RFC 5040 speaks of what was bound for the stream). */
 TEST_P(Type1, NotInvalidatedByThePeer) {
     expect_bound();
@@ -505,6 +569,30 @@ TEST_P(Type2, FencedInvalidateBehindReads) {
         ibv_wc wc = expect_success(pair.s().rcq(), 9, IBV_WC_RECV, 0);
         EXPECT_EQ(wc.invalidated_rkey, mw->rkey);
         expect_pattern(local.at(0), 16000, round);
+    }
+}
+
+/* Another QP wants it while its own one gives it up. */
+TEST_P(Type2, InvalidatedWhileAnotherQpBinds) {
+    for (unsigned round = 0; round < full_or_quick(30U, 10U); round++) {
+        SCOPED_TRACE(round);
+        Pair owner;
+        PairOptions options;
+        options.server.pd = owner.s().pd();
+        Pair other(options);
+        Region to(owner.s().pd(), kSize, kBindable);
+        Mw window = alloc_mw(owner.s().pd(), IBV_MW_TYPE_2);
+        SendWr wr = SendWr::bind_mw(1, window.get(), to.mr.get(), to.addr(), kSize, kReadWrite);
+        owner.s().post(wr);
+        expect_success(owner.s().scq(), 1, IBV_WC_BIND_MW);
+        std::thread second([&] { other.s().post(wr); });
+        owner.s().post(SendWr::local_inv(2, wr.rkey));
+        second.join();
+        expect_success(owner.s().scq(), 2, IBV_WC_LOCAL_INV);
+        /* Before that it was taken, after it, it is the other's. */
+        ibv_wc wc = next_wc(other.s().scq());
+        EXPECT_TRUE(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_MW_BIND_ERR) << wc_text(wc);
+        window.reset();
     }
 }
 
