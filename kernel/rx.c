@@ -499,7 +499,10 @@ static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	u64 old;
 	u32 id;
 
-	if (!s->last || s->payload != sizeof(buf))
+	if (s->payload > sizeof(buf) || (!s->last && s->payload))
+		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
+			      SWP_DU_TOO_LONG);
+	if (s->payload < sizeof(buf))
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_UNSPECIFIED);
 	swp_cur_copy(&f->payload, buf, sizeof(buf));
