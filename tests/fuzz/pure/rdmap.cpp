@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * One ULPDU: DDP and RDMAP headers, the Read Request, the Terminate that a bad
- * one earns, and Terminates that come in.  The first two octets of the input are
- * the ULPDU_Length, which may promise more than there is, as it does in the
- * engine, where only the headers are at hand.
+ * one earns, Terminates that come in, and atomics.  The first octet of the input
+ * says what the receiver takes, the next two are the ULPDU_Length, which may
+ * promise more than there is, as it does in the engine, where only the headers
+ * are at hand.
  */
 #include "input.hpp"
 
@@ -25,10 +26,13 @@ bool in_tables(const swp_term &t) {
     }
 }
 
-void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets, bool rdmac) {
+void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets, unsigned accept) {
     CHECK(seg.hdr_len == (seg.tagged ? SWP_TAGGED_LEN : SWP_UNTAGGED_LEN));
     CHECK(seg.payload + seg.hdr_len == ulpdu_len);
-    CHECK(seg.opcode <= SWP_RDMAP_TERMINATE);
+    bool rdmac = (accept & SWP_ACCEPT_RDMAC) != 0;
+    bool ext = (accept & SWP_ACCEPT_EXT) != 0;
+    CHECK(seg.opcode <= (ext ? SWP_RDMAP_ATOMIC_RESP : SWP_RDMAP_TERMINATE));
+    CHECK(seg.tagged || seg.qn <= (ext ? SWP_QN_ATOMIC_RESP : SWP_QN_TERMINATE));
     CHECK(seg.tagged == (seg.opcode == SWP_RDMAP_WRITE || seg.opcode == SWP_RDMAP_READ_RESP));
     CHECK(seg.tagged == ((octets[0] & 0x80) != 0) && seg.last == ((octets[0] & 0x40) != 0));
 
@@ -64,10 +68,63 @@ void check_terminate(const swp_term &t, const uint8_t *ddp, uint32_t ddp_len, ui
                       static_cast<uint32_t>(ddp[12]) << 8 | ddp[13]));
 }
 
+/* RFC 7306 section 5.1.1, bit by bit. */
+uint64_t add_slowly(uint64_t old, uint64_t add, uint64_t mask) {
+    uint64_t result = 0;
+    unsigned carry = 0;
+    for (unsigned i = 0; i < 64; i++) {
+        unsigned sum = (old >> i & 1) + (add >> i & 1) + carry;
+        result |= static_cast<uint64_t>(sum & 1) << i;
+        carry = (mask >> i & 1) != 0 ? 0 : sum >> 1;
+    }
+    return result;
+}
+
+/* Section 5.1.2. */
+uint64_t swap_slowly(const swp_atomic &a, uint64_t old) {
+    uint64_t result = 0;
+    for (unsigned i = 0; i < 64; i++) {
+        uint64_t bit = uint64_t{1} << i;
+        if ((a.compare_mask & bit) != 0 && (old & bit) != (a.compare & bit))
+            return old;
+        result |= ((a.mask & bit) != 0 ? a.data : old) & bit;
+    }
+    return result;
+}
+
+void check_atomic(const uint8_t *octets, uint64_t old) {
+    swp_atomic a{};
+    int ret = swp_atomic_decode(octets, &a);
+    CHECK(a.op == (octets[3] & 0x0f));
+    CHECK(ret == (a.op == SWP_ATOMIC_FETCH_ADD || a.op == SWP_ATOMIC_CMP_SWAP ? 0 : -EPROTO));
+    if (ret != 0)
+        return;
+    bool add = a.op == SWP_ATOMIC_FETCH_ADD;
+    CHECK(swp_atomic_result(&a, old) ==
+          (add ? add_slowly(old, a.data, a.mask) : swap_slowly(a, old)));
+
+    uint8_t again[SWP_ATOMIC_REQ_LEN];
+    swp_atomic_encode(again, &a);
+    CHECK(again[0] == 0 && again[1] == 0 && again[2] == 0 && again[3] == a.op);
+    CHECK(std::memcmp(again + 4, octets + 4, (add ? 36 : SWP_ATOMIC_REQ_LEN) - 4U) == 0);
+    for (size_t i = 36; add && i < SWP_ATOMIC_REQ_LEN; i++)
+        CHECK(again[i] == (i < 44 ? 0 : 0xff));
+}
+
+void check_atomic_response(const uint8_t *octets) {
+    __u32 id = 0;
+    __u64 value = 0;
+    swp_atomic_resp_decode(octets, &id, &value);
+    uint8_t again[SWP_ATOMIC_RESP_LEN];
+    swp_atomic_resp_encode(again, id, value);
+    CHECK(std::memcmp(again, octets, sizeof(again)) == 0);
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Input in(data, size);
+    unsigned accept = in.u8() & (SWP_ACCEPT_RDMAC | SWP_ACCEPT_EXT);
     uint32_t ulpdu_len = in.u16();
     /* what the engine has at hand of it */
     size_t hand = ulpdu_len < SWP_MAX_HDR ? ulpdu_len : SWP_MAX_HDR;
@@ -77,12 +134,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     swp_seg seg{};
     swp_term term{};
-    bool rdmac = size % 2 != 0;
-    int ret = swp_seg_decode(head.get(), ulpdu_len, rdmac, &seg, &term);
+    int ret = swp_seg_decode(head.get(), ulpdu_len, accept, &seg, &term);
     CHECK(ret == 0 || ret == -EPROTO);
     bool is_rreq = false;
     if (ret == 0) {
-        check_segment(seg, ulpdu_len, head.get(), rdmac);
+        check_segment(seg, ulpdu_len, head.get(), accept);
         is_rreq = seg.opcode == SWP_RDMAP_READ_REQ && hand == SWP_MAX_HDR;
         term = {SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_BOUNDS};
     } else {
@@ -100,6 +156,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         uint8_t again[SWP_READ_REQ_LEN];
         swp_rreq_encode(again, &r);
         CHECK(std::memcmp(again, octets.get(), sizeof(again)) == 0);
+    }
+
+    /* What is behind a header, as the payload of an atomic, and then the value it meets. */
+    if (in.left() >= SWP_UNTAGGED_LEN + SWP_ATOMIC_RESP_LEN) {
+        Exact octets(in.rest() + SWP_UNTAGGED_LEN, SWP_ATOMIC_RESP_LEN);
+        check_atomic_response(octets.get());
+    }
+    if (in.left() >= SWP_UNTAGGED_LEN + SWP_ATOMIC_REQ_LEN) {
+        Input behind(in.rest() + SWP_UNTAGGED_LEN + SWP_ATOMIC_REQ_LEN,
+                     in.left() - SWP_UNTAGGED_LEN - SWP_ATOMIC_REQ_LEN);
+        uint64_t old = static_cast<uint64_t>(behind.u32()) << 32;
+        old |= behind.u32();
+        Exact octets(in.rest() + SWP_UNTAGGED_LEN, SWP_ATOMIC_REQ_LEN);
+        check_atomic(octets.get(), old);
     }
 
     /* The same octets as the payload of a Terminate of the peer's. */
