@@ -223,6 +223,77 @@ ReadRequest ReadRequest::parse(View header) {
             get64(header, 20)};
 }
 
+AtomicRequest AtomicRequest::fetch_add(uint32_t id, uint32_t stag, uint64_t to, uint64_t add) {
+    return {.opcode = kFetchAdd, .id = id, .stag = stag, .to = to, .data = add};
+}
+
+AtomicRequest AtomicRequest::cmp_swap(uint32_t id, uint32_t stag, uint64_t to, uint64_t compare,
+                                      uint64_t swap) {
+    return {.opcode = kCmpSwap,
+            .id = id,
+            .stag = stag,
+            .to = to,
+            .data = swap,
+            .mask = ~uint64_t{0},
+            .compare = compare};
+}
+
+Bytes AtomicRequest::payload() const {
+    Bytes octets;
+    put32(octets, opcode);
+    put32(octets, id);
+    put32(octets, stag);
+    for (uint64_t word : {to, data, mask, compare, compare_mask})
+        put64(octets, word);
+    return octets;
+}
+
+Bytes AtomicRequest::bytes(uint32_t msn) const {
+    return Untagged{
+        .rdmap = kRdmapVersion | kOpAtomicRequest, .qn = 1, .msn = msn, .payload = payload()}
+        .bytes();
+}
+
+AtomicRequest AtomicRequest::parse(View payload) {
+    return {get32(payload, 0),  get32(payload, 4),  get32(payload, 8),  get64(payload, 12),
+            get64(payload, 20), get64(payload, 28), get64(payload, 36), get64(payload, 44)};
+}
+
+Bytes AtomicResponse::payload() const {
+    Bytes octets;
+    put32(octets, id);
+    put64(octets, value);
+    return octets;
+}
+
+Bytes AtomicResponse::bytes(uint32_t msn) const {
+    return Untagged{
+        .rdmap = kRdmapVersion | kOpAtomicResponse, .qn = 3, .msn = msn, .payload = payload()}
+        .bytes();
+}
+
+AtomicResponse AtomicResponse::parse(View payload) {
+    return {get32(payload, 0), get64(payload, 4)};
+}
+
+Bytes Immediate::payload() const {
+    Bytes octets;
+    put32(octets, value);
+    put32(octets, rest);
+    return octets;
+}
+
+Bytes Immediate::bytes(uint32_t msn) const {
+    uint8_t opcode = solicited ? kOpImmediateSolicited : kOpImmediate;
+    return Untagged{
+        .rdmap = static_cast<uint8_t>(kRdmapVersion | opcode), .msn = msn, .payload = payload()}
+        .bytes();
+}
+
+Immediate Immediate::parse(View payload) {
+    return {.value = get32(payload, 0), .rest = get32(payload, 4)};
+}
+
 Segment Segment::parse(View ulpdu) {
     want(ulpdu, 0, 2);
     Segment segment;

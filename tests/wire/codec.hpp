@@ -98,7 +98,7 @@ struct MpaFrame {
 /* Shorthand of tests that compare octets. */
 Bytes mpa_frame(bool reply, uint8_t flags, uint8_t revision, const Bytes &private_data = {});
 
-/* DDP and RDMAP, RFC 5041 s. 4 and RFC 5040 s. 4 ---------------------------- */
+/* DDP and RDMAP, RFC 5041 s. 4, RFC 5040 s. 4, RFC 7306 ss. 4 to 6 ----------- */
 
 enum Opcode : uint8_t {
     kOpWrite = 0,
@@ -109,6 +109,11 @@ enum Opcode : uint8_t {
     kOpSendSolicited = 5,
     kOpSendSolicitedInvalidate = 6,
     kOpTerminate = 7,
+    /* RFC 7306 s. 4.1 */
+    kOpImmediate = 8,
+    kOpImmediateSolicited = 9,
+    kOpAtomicRequest = 10,
+    kOpAtomicResponse = 11,
 };
 
 constexpr uint8_t kDdpTagged = 0x80;
@@ -118,6 +123,9 @@ constexpr uint8_t kRdmapVersion = 0x40;
 constexpr size_t kUntaggedHeader = 18;
 constexpr size_t kTaggedHeader = 14;
 constexpr size_t kReadHeader = 28;
+constexpr size_t kAtomicRequest = 52;
+constexpr size_t kAtomicResponse = 12;
+constexpr size_t kImmediate = 8;
 
 /* Segments to send; the two control octets are what the test says. */
 struct Untagged {
@@ -153,6 +161,58 @@ struct ReadRequest {
     Bytes bytes(uint32_t msn = 1) const;
     static ReadRequest parse(View header); // 28 octets
     bool operator==(const ReadRequest &) const = default;
+};
+
+/* RFC 7306 s. 5.2.1 */
+enum AtomicOpcode : uint32_t {
+    kFetchAdd = 0,
+    kCmpSwap = 2,
+};
+
+/* Payload of an untagged segment of QN 1, like a Read Request. */
+struct AtomicRequest {
+    uint32_t opcode = kFetchAdd; // the reserved 28 bits in front of it included
+    uint32_t id = 0;
+    uint32_t stag = 0;
+    uint64_t to = 0;
+    uint64_t data = 0; // to add, or to swap in
+    uint64_t mask = 0;
+    uint64_t compare = 0;
+    uint64_t compare_mask = ~uint64_t{0};
+
+    /* Plain forms: no carry ends but at the top; all bits are compared and swapped. */
+    static AtomicRequest fetch_add(uint32_t id, uint32_t stag, uint64_t to, uint64_t add);
+    static AtomicRequest cmp_swap(uint32_t id, uint32_t stag, uint64_t to, uint64_t compare,
+                                  uint64_t swap);
+
+    Bytes payload() const;
+    /* The whole segment. */
+    Bytes bytes(uint32_t msn = 1) const;
+    static AtomicRequest parse(View payload); // 52 octets
+    bool operator==(const AtomicRequest &) const = default;
+};
+
+/* Payload of an untagged segment of QN 3. */
+struct AtomicResponse {
+    uint32_t id = 0;
+    uint64_t value = 0; // what was there before
+
+    Bytes payload() const;
+    Bytes bytes(uint32_t msn = 1) const;
+    static AtomicResponse parse(View payload); // 12 octets
+    bool operator==(const AtomicResponse &) const = default;
+};
+
+/* Payload of an untagged segment of QN 0. */
+struct Immediate {
+    uint32_t value = 0; // what the verbs show of it
+    uint32_t rest = 0;
+    bool solicited = false;
+
+    Bytes payload() const;
+    Bytes bytes(uint32_t msn = 1) const;
+    static Immediate parse(View payload); // 8 octets
+    bool operator==(const Immediate &) const = default;
 };
 
 /* A segment that came, whatever it holds. */
