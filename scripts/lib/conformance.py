@@ -27,7 +27,8 @@ from common import BUILD, ROOT, Failure
 TABLES = ROOT / "tests/conformance"
 OUT = BUILD / "conformance"
 DOCUMENT = ROOT / "Documentation/conformance.md"
-PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "ddp": "DDP, RFC 5041", "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581"}
+PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "rdmapx": "RDMAP extensions, RFC 7306", "ddp": "DDP, RFC 5041",
+             "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581"}
 COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
            "explained": ("id", "reason")}
 KINDS = ("kunit", "e2e", "unit", "step")

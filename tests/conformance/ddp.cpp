@@ -962,7 +962,7 @@ Untagged terminate_numbered(uint32_t msn, uint32_t mo = 0) {
 }
 
 const BadUntagged kBadUntagged[] = {
-    {"DDP-26", "Queue3", on_queue(3), 0x01},
+    {"DDP-26", "Queue5", on_queue(5), 0x01},
     {"DDP-26", "Queue4", on_queue(4), 0x01},
     {"DDP-26", "Queue256", on_queue(256), 0x01},
     {"DDP-26", "QueueSignBit", on_queue(0x80000000), 0x01},

@@ -926,10 +926,6 @@ const Fault kFaults[] = {
     {"Version0Read", "RDMAP-03 RDMAP-78", ULPDU(untagged_op(0x01, 1, 28)), 0, 2, 0x05, Copies::ddp,
      kReq},
     /* Opcodes that are none */
-    {"Opcode8", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x48)), 0, 2, 0x06, Copies::ddp, kReq},
-    {"Opcode9", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x49)), 0, 2, 0x06, Copies::ddp, kReq},
-    {"Opcode10", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x4a, 1, 52)), 0, 2, 0x06, Copies::ddp,
-     kReq},
     {"Opcode12", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x4c)), 0, 2, 0x06, Copies::ddp, kReq},
     {"Opcode13", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x4d)), 0, 2, 0x06, Copies::ddp, kReq},
     {"Opcode14", "RDMAP-10 RDMAP-77", ULPDU(untagged_op(0x4e)), 0, 2, 0x06, Copies::ddp, kReq},
@@ -960,7 +956,7 @@ const Fault kFaults[] = {
      Copies::ddp, kReq},
     {"TerminateOnQueue1", "RDMAP-08 RDMAP-77", ULPDU(untagged_op(0x47, 1, 4)), 0, 2, 0x06,
      Copies::ddp, kReq},
-    {"SendOnQueue3", "RDMAP-08 RDMAP-76", ULPDU(untagged_op(0x43, 3)), 1, 2, 0x01, Copies::ddp,
+    {"SendOnQueue4", "RDMAP-08 RDMAP-76", ULPDU(untagged_op(0x43, 4)), 1, 2, 0x01, Copies::ddp,
      kReq},
     /* A Read Request that is not 28 octets */
     {"ReadRequestTooLong", "RDMAP-11", ULPDU(untagged_op(0x41, 1, 29)), 1, 2, 0x05, Copies::ddp,
@@ -1101,6 +1097,29 @@ TEST_P(RdmapFault, Terminates) {
     link.expect_disconnected();
     for (Region *region : memory.all())
         expect_value(region->at(0), 4096, 0x5a, "memory");
+}
+
+/* Opcodes 8 to 11 and queue 3, where the policy knows of RFC 5040 alone. */
+TEST(Rdmap, OpcodesOfRfc7306) {
+    REQ("RDMAP-10", "RDMAP-08", "RDMAP-76", "RDMAP-77");
+    Policy policy(Role::responder, "extensions", "off");
+    struct Row {
+        Bytes ulpdu;
+        unsigned layer, code;
+    };
+    const Row rows[] = {
+        {untagged_op(0x48, 0, 8), 0, 0x06},  {untagged_op(0x49, 0, 8), 0, 0x06},
+        {untagged_op(0x4a, 1, 52), 0, 0x06}, {untagged_op(0x4b, 0, 12), 0, 0x06},
+        {untagged_op(0x4b, 3, 12), 1, 0x01}, {untagged_op(0x43, 3), 1, 0x01},
+    };
+    for (const Row &row : rows) {
+        SCOPED_TRACE(hex(row.ulpdu));
+        Link link;
+        link.recv(1, {});
+        link.say(row.ulpdu);
+        link.expect_terminate(row.layer, 2, row.code, Headers::ddp(row.ulpdu));
+        link.expect_disconnected();
+    }
 }
 
 /* The RDMA Consortium's version is taken where the policy says so, others never. */

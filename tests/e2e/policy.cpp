@@ -92,11 +92,13 @@ TEST(Policy, DefaultsComeFromTheModule) {
     ParameterOverride crc("mpa_crc", "0");
     ParameterOverride revision("mpa_rev", "1");
     ParameterOverride rtr("mpa_rtr", "4");
+    ParameterOverride extensions("mpa_extensions", "0");
     must_shell("ip link add swpol type dummy");
     ASSERT_EQ(link_add("swpol", "swpol").status, 0);
     EXPECT_EQ(policy("swpol", "crc"), "off");
     EXPECT_EQ(policy("swpol", "revision"), "1");
     EXPECT_EQ(policy("swpol", "rtr"), "read");
+    EXPECT_EQ(policy("swpol", "extensions"), "off");
     EXPECT_EQ(policy("swpol", "p2p"), "on");
     EXPECT_EQ(policy(config().dev, "crc"), "prefer");
     must_shell("rdma link delete swpol && ip link del swpol");
