@@ -69,9 +69,9 @@ std::string terminate_of(softwarp::wire::Stream &peer) {
 TEST_F(HostileData, LengthsOfUlpdus) {
     Victim victim;
     int ended = 0, went_on = 0;
-    for (unsigned opcode = 0; opcode < 9; opcode++) {
-        for (size_t size : {0,  1,  2,  3,  6,  13, 14,   15,    17,    18,   19,
-                            21, 22, 45, 46, 47, 74, 1460, 16384, 65534, 65535}) {
+    for (unsigned opcode = 0; opcode < 13; opcode++) {
+        for (size_t size : {0,  1,  2,  3,  6,  13, 14, 15, 17, 18, 19,   21,    22,    26,
+                            29, 30, 31, 45, 46, 47, 69, 70, 71, 74, 1460, 16384, 65534, 65535}) {
             SCOPED_TRACE(fmt::format("opcode {}, {} octets", opcode, size));
             auto connection = victim.connect();
             Region buffer(connection.consumer->pd(), 4096);
@@ -83,9 +83,10 @@ TEST_F(HostileData, LengthsOfUlpdus) {
                                           .to = buffer.addr(2048)}
                                        .bytes()
                                  : Untagged{.rdmap = static_cast<uint8_t>(0x40 | opcode),
-                                            .qn = opcode == 1   ? 1U
-                                                  : opcode == 7 ? 2U
-                                                                : 0U}
+                                            .qn = opcode == 1 || opcode == 10 ? 1U
+                                                  : opcode == 7               ? 2U
+                                                  : opcode == 11              ? 3U
+                                                                              : 0U}
                                        .bytes();
             ulpdu.resize(size, 0);
             connection.peer.say_ulpdu(ulpdu);

@@ -35,7 +35,9 @@ constexpr size_t kForeignAt = 46 * kPage + 64;
 constexpr size_t kForeignSize = 8192;
 constexpr size_t kStaleAt = 50 * kPage;
 constexpr size_t kStaleSize = 4096;
-constexpr size_t kAll = 53 * kPage;
+constexpr size_t kWordsAt = 52 * kPage + 40;
+constexpr size_t kWordsSize = 8 * Memory::kWords;
+constexpr size_t kAll = 54 * kPage;
 
 static_assert(kLocalAt + kLocalSize + kGuard <= kSinkAt);
 static_assert(kSinkAt + kSinkAll + kGuard <= kOpenAt);
@@ -43,6 +45,7 @@ static_assert(kOpenAt + kOpenSize + kGuard <= kReadonlyAt);
 static_assert(kReadonlyAt + kReadonlySize + kGuard <= kSourceAt);
 static_assert(kSourceAt + Memory::kSourceSize + kGuard <= kForeignAt);
 static_assert(kForeignAt + kForeignSize + kGuard <= kStaleAt);
+static_assert(kStaleAt + kStaleSize + kGuard <= kWordsAt);
 
 size_t receive_at(unsigned index) {
     return kLocalAt + kGuard + index * (kGuard + Memory::kReceiveSize);
@@ -69,6 +72,7 @@ Memory::Memory(ibv_context *context) {
     open_to_all(kOpenAt, kOpenSize);
     open_to_all(kReadonlyAt, kReadonlySize);
     open_to_all(kSourceAt, kSourceSize);
+    open_to_all(kWordsAt, kWordsSize);
 
     pd_.reset(ibv_alloc_pd(context));
     other_pd_.reset(ibv_alloc_pd(context));
@@ -82,8 +86,10 @@ Memory::Memory(ibv_context *context) {
     source_ = add(pd_.get(), kSourceAt, kSourceSize, 0);
     foreign_ = add(other_pd_.get(), kForeignAt, kForeignSize, kRemoteAll);
     Mr stale = add(pd_.get(), kStaleAt, kStaleSize, kRemoteAll);
-    target_ = {span(open_), span(readonly_), span(local_),
-               span(sink_), span(foreign_),  span(stale)};
+    words_ =
+        add(pd_.get(), kWordsAt, kWordsSize, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    target_ = {span(open_),    span(readonly_), span(local_), span(sink_),
+               span(foreign_), span(stale),     span(words_)};
     stale.reset();
 
     size_t from = 0;
@@ -96,7 +102,8 @@ Memory::Memory(ibv_context *context) {
     for (unsigned i = 0; i < kSinks; i++)
         gap("beside sinks of reads", sink_at(i), kSinkSize);
     gap("in front of the open region", kOpenAt, kOpenSize);
-    gap("all but buffers and the open region", kAll, 0);
+    gap("in front of the words", kWordsAt, kWordsSize);
+    gap("all but buffers, the open region and the words", kAll, 0);
     copy_.assign(base_, base_ + kAll);
 }
 
@@ -107,6 +114,7 @@ Memory::~Memory() {
     sink_.reset();
     source_.reset();
     foreign_.reset();
+    words_.reset();
     munmap(base_, kAll);
 }
 

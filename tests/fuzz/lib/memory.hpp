@@ -31,6 +31,7 @@ struct Target {
     Span sink;     // of our reads: no remote rights
     Span foreign;  // remote write and read, in another protection domain
     Span stale;    // registered once
+    Span words;    // remote atomics
 };
 
 struct PdDeleter {
@@ -47,6 +48,7 @@ class Memory {
     static constexpr unsigned kSinks = 8;
     static constexpr uint32_t kSinkSize = 4096;
     static constexpr uint32_t kSourceSize = 8192;
+    static constexpr uint32_t kWords = 32; // of eight octets
 
     explicit Memory(ibv_context *context);
     ~Memory();
@@ -81,7 +83,7 @@ class Memory {
     std::vector<Still> still_;
     std::unique_ptr<ibv_pd, PdDeleter> pd_;
     std::unique_ptr<ibv_pd, PdDeleter> other_pd_;
-    Mr open_, readonly_, local_, sink_, source_, foreign_;
+    Mr open_, readonly_, local_, sink_, source_, foreign_, words_;
     Target target_;
 };
 

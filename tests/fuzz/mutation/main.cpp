@@ -38,10 +38,12 @@ struct Policy {
     const char *crc;
     const char *markers;
     const char *rdmac;
+    const char *extensions = "on";
 };
-constexpr Policy kPolicies[] = {{"prefer", "off", "off"}, {"off", "off", "off"},
-                                {"prefer", "on", "off"},  {"off", "on", "on"},
-                                {"prefer", "off", "on"},  {"require", "off", "off"}};
+constexpr Policy kPolicies[] = {{"prefer", "off", "off"},       {"off", "off", "off"},
+                                {"prefer", "on", "off"},        {"off", "on", "on"},
+                                {"prefer", "off", "on"},        {"require", "off", "off"},
+                                {"prefer", "off", "off", "off"}};
 
 double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -110,6 +112,7 @@ void Run::want(const Policy &policy) {
     set_policy(device_, "crc", policy.crc);
     set_policy(device_, "markers", policy.markers);
     set_policy(device_, "rdmac", policy.rdmac);
+    set_policy(device_, "extensions", policy.extensions);
 }
 
 bool Run::enough() const {

@@ -37,7 +37,24 @@ Message any_message(Random &random, uint32_t &reads, uint32_t &sends) {
     Message message;
     message.mutated = true;
     message.fill = static_cast<uint8_t>(random.next());
-    switch (random.below(8)) {
+    switch (random.below(11)) {
+    case 8:
+        if (reads < kMaxReads) {
+            reads++;
+            message.what = What::atomic;
+            message.flavour = random.chance(50) ? wire::kFetchAdd : wire::kCmpSwap;
+            message.at = 8 * static_cast<uint32_t>(random.below(Memory::kWords));
+            return message;
+        }
+        [[fallthrough]];
+    case 9:
+        if (sends < Memory::kReceives) {
+            sends++;
+            message.what = What::immediate;
+            message.flavour = static_cast<uint32_t>(random.below(2));
+            return message;
+        }
+        [[fallthrough]];
     case 0:
     case 1:
         if (reads < kMaxReads) {
@@ -93,7 +110,8 @@ uint64_t edge64(Random &random, const Span &near) {
 }
 
 uint32_t edge_stag(Random &random, const Target &target) {
-    switch (random.below(10)) {
+    switch (random.below(11)) {
+    case 10: return target.words.stag;
     case 0: return target.readonly.stag;
     case 1: return target.local.stag;
     case 2: return target.sink.stag;
@@ -125,6 +143,11 @@ bool is_tagged(const Frame &frame) {
 
 bool is_read(const Frame &frame) {
     return frame.ulpdu.size() >= 46 && (frame.ulpdu[1] & 0x0f) == wire::kOpReadRequest;
+}
+
+bool is_atomic(const Frame &frame) {
+    return frame.ulpdu.size() >= wire::kUntaggedHeader + wire::kAtomicRequest &&
+           (frame.ulpdu[1] & 0x0f) == wire::kOpAtomicRequest;
 }
 
 void fix_length(Frame &frame) {
@@ -188,7 +211,7 @@ const std::vector<Spoiler> &spoilers() {
         {"queue number",
          [](Random &random, auto &frames, size_t i, const Target &) {
              if (!is_tagged(frames[i]))
-                 set(frames[i].ulpdu, 6, random.chance(70) ? random.below(4) : edge32(random), 4);
+                 set(frames[i].ulpdu, 6, random.chance(70) ? random.below(5) : edge32(random), 4);
          }},
         {"message offset",
          [](Random &random, auto &frames, size_t i, const Target &) {
@@ -215,6 +238,45 @@ const std::vector<Spoiler> &spoilers() {
                  set(u, 34, edge_stag(random, target), 4);
                  set(u, 38, edge64(random, target.open), 8);
              }
+         }},
+        {"Atomic Request",
+         [](Random &random, auto &frames, size_t i, const Target &target) {
+             Bytes &u = frames[i].ulpdu;
+             if (!is_atomic(frames[i])) {
+                 u = wire::AtomicRequest::fetch_add(1, target.words.stag, target.words.addr, 1)
+                         .bytes(static_cast<uint32_t>(random.range(1, 3)));
+                 fix_length(frames[i]);
+             }
+             switch (random.below(5)) {
+             case 0: set(u, 18, random.chance(50) ? random.below(16) : edge32(random), 4); break;
+             case 1: set(u, 26, edge_stag(random, target), 4); break;
+             case 2: set(u, 30, edge64(random, target.words), 8); break;
+             case 3: set(u, 30, target.words.addr + random.below(target.words.size + 16), 8); break;
+             default:
+                 set(u, 26, edge_stag(random, target), 4);
+                 set(u, 30, edge64(random, target.open) & ~uint64_t{7}, 8);
+             }
+         }},
+        {"unasked Atomic Response",
+         [](Random &random, auto &frames, size_t i, const Target &) {
+             frames[i].ulpdu =
+                 wire::AtomicResponse{.id = random.chance(50)
+                                                ? static_cast<uint32_t>(random.below(8))
+                                                : edge32(random),
+                                      .value = random.next()}
+                     .bytes(static_cast<uint32_t>(random.range(1, 3)));
+             fix_length(frames[i]);
+         }},
+        {"Immediate Data",
+         [](Random &random, auto &frames, size_t i, const Target &) {
+             Bytes &u = frames[i].ulpdu;
+             if (is_tagged(frames[i]) || is_read(frames[i]) || is_atomic(frames[i]))
+                 u = wire::Untagged{.msn = static_cast<uint32_t>(random.range(1, 4))}.bytes();
+             u.resize(std::min<size_t>(u.size(), wire::kUntaggedHeader));
+             u.resize(u.size() + random.pick<size_t>({0, 4, 7, 8, 8, 8, 9, 12, 100}),
+                      static_cast<uint8_t>(random.next()));
+             fix_length(frames[i]);
+             set(u, 1, 0x40 | random.range(8, 9), 1);
          }},
         {"shorter",
          [](Random &random, auto &frames, size_t i, const Target &) {
@@ -289,7 +351,7 @@ const std::vector<Spoiler> &spoilers() {
                      wire::Untagged{.ddp = static_cast<uint8_t>(0x01 | last),
                                     .rdmap = static_cast<uint8_t>(wire::kRdmapVersion | opcode),
                                     .invalidate = edge_stag(random, target),
-                                    .qn = static_cast<uint32_t>(random.below(4)),
+                                    .qn = static_cast<uint32_t>(random.below(5)),
                                     .msn = static_cast<uint32_t>(random.below(4)),
                                     .mo = random.chance(80) ? 0 : edge32(random),
                                     .payload = payload}
@@ -365,8 +427,8 @@ void vary(Random &random, Session &session, Changes &changes) {
 
     uint32_t reads = 0, sends = 0;
     for (const Message &message : messages) {
-        reads += message.what == What::read;
-        sends += message.what == What::send;
+        reads += message.what == What::read || message.what == What::atomic;
+        sends += message.what == What::send || message.what == What::immediate;
     }
     for (size_t i = open; i + keep < messages.size(); i++) {
         Message &message = messages[i];
@@ -381,6 +443,12 @@ void vary(Random &random, Session &session, Changes &changes) {
             message.size = size_near(random, kReadable);
             message.at = static_cast<uint32_t>(random.below(kReadable - message.size + 1));
             break;
+        case What::atomic:
+            message.flavour = random.chance(50) ? wire::kFetchAdd : wire::kCmpSwap;
+            message.at = 8 * static_cast<uint32_t>(random.below(Memory::kWords));
+            break;
+        case What::immediate: message.flavour = static_cast<uint32_t>(random.below(2)); break;
+        case What::value:
         case What::response:
         case What::terminate: break;
         }

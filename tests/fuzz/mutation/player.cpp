@@ -63,10 +63,12 @@ bool whole(const Bytes &octets) {
     return octets.size() >= wire::kMpaHeader + wire::get16(octets, 18);
 }
 
-/* Sends that a receive of the consumer's completes for; an RTR is none. */
+/* What a receive of the consumer's completes for; an RTR is none. */
 unsigned sends_of(const Session &session) {
-    auto sends = std::count_if(session.messages.begin(), session.messages.end(),
-                               [](const Message &message) { return message.what == What::send; });
+    auto sends =
+        std::count_if(session.messages.begin(), session.messages.end(), [](const Message &message) {
+            return message.what == What::send || message.what == What::immediate;
+        });
     const Startup &startup = session.startup;
     if (startup.p2p && !startup.device_connects && startup.rtr == wire::kRtrSend)
         sends--;
@@ -360,7 +362,8 @@ void Player::say_frames(const Show &show) {
         auto asked = [&] { return raw_over_ || reads_heard_ >= piece.after_reads; };
         bool came = pump(asked, show.legal ? kPatience * 1000 : kReadPatienceMs);
         if (show.legal && (!came || raw_over_))
-            wrong(fmt::format("{} Read Requests instead of {}", reads_heard_, piece.after_reads));
+            wrong(fmt::format("{} Read and Atomic Requests instead of {}", reads_heard_,
+                              piece.after_reads));
     }
     counts_.octets += at;
     for (size_t i = 0; i < frames.size(); i++) {
@@ -448,7 +451,8 @@ void Player::take_fpdus() {
             wrong("the device's pad or markers are bad");
         try {
             wire::Segment segment = wire::Segment::parse(fpdu.ulpdu);
-            if (segment.opcode() == wire::kOpReadRequest)
+            if (segment.opcode() == wire::kOpReadRequest ||
+                segment.opcode() == wire::kOpAtomicRequest)
                 reads_heard_++;
             if (segment.opcode() == wire::kOpTerminate)
                 terminated_ = "Terminate " + wire::Terminate::parse(segment.payload).text();
@@ -675,14 +679,20 @@ void Player::post_receives() {
 }
 
 void Player::post_sends() {
-    auto post = [&](ibv_wr_opcode opcode, ibv_sge sge) {
+    auto post = [&](ibv_wr_opcode opcode, ibv_sge sge, int sges = 1) {
         ibv_send_wr wr{}, *bad = nullptr;
         wr.wr_id = id_of(number_, true, sends_.size());
         wr.opcode = opcode;
         wr.sg_list = &sge;
-        wr.num_sge = 1;
-        wr.wr.rdma.rkey = kPeerStag;
-        wr.wr.rdma.remote_addr = 0x10000;
+        wr.num_sge = sges;
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+            wr.wr.atomic.rkey = kPeerStag;
+            wr.wr.atomic.remote_addr = 0x10000;
+        } else {
+            wr.wr.rdma.rkey = kPeerStag;
+            wr.wr.rdma.remote_addr = 0x10000;
+        }
+        wr.imm_data = static_cast<uint32_t>(sends_.size());
         sends_.push_back(true);
         if (int error = ibv_post_send(id_->qp, &wr, &bad); error != 0) {
             wrong("ibv_post_send: " + e2e::errno_name(error));
@@ -693,10 +703,17 @@ void Player::post_sends() {
     unsigned sink = 0;
     for (uint32_t size : consumer.reads)
         post(IBV_WR_RDMA_READ, memory_->sink(sink++, size));
+    for (uint32_t i = 0; i < consumer.atomics; i++)
+        post(i % 2 == 0 ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
+             memory_->sink(sink++, 8));
     for (uint32_t size : consumer.sends)
         post(IBV_WR_SEND, memory_->source(0, size));
     for (uint32_t size : consumer.writes)
         post(IBV_WR_RDMA_WRITE, memory_->source(0, size));
+    for (uint32_t size : consumer.writes_imm)
+        post(IBV_WR_RDMA_WRITE_WITH_IMM, memory_->source(0, size));
+    for (uint32_t i = 0; i < consumer.bare_imms; i++)
+        post(IBV_WR_SEND_WITH_IMM, {}, 0);
 }
 
 void Player::poll_cq() {
@@ -714,8 +731,13 @@ void Player::poll_cq() {
         if (wc.status != IBV_WC_SUCCESS)
             continue;
         (send ? good_sends_ : good_receives_)++;
-        if (!send && (wc.opcode != IBV_WC_RECV || wc.byte_len > Memory::kReceiveSize))
-            wrong(fmt::format("a receive of {} octets", wc.byte_len));
+        /* with immediate data it is the length of a Write */
+        bool immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+        bool right = immediate ? wc.opcode == IBV_WC_RECV || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM
+                               : wc.opcode == IBV_WC_RECV && wc.byte_len <= Memory::kReceiveSize;
+        if (!send && !right)
+            wrong(fmt::format("a receive of {} octets, opcode {}", wc.byte_len,
+                              static_cast<int>(wc.opcode)));
     }
     if (n < 0)
         wrong("ibv_poll_cq fails");

@@ -39,6 +39,18 @@ Message response(uint32_t number, uint32_t size, uint32_t segment = 1 << 16) {
     return {.what = What::response, .size = size, .segment = segment, .flavour = number};
 }
 
+Message atomic(uint32_t operation, uint32_t word) {
+    return {.what = What::atomic, .at = 8 * word, .flavour = operation};
+}
+
+Message value(uint32_t number) {
+    return {.what = What::value, .flavour = number};
+}
+
+Message immediate(uint32_t solicited = 0) {
+    return {.what = What::immediate, .flavour = solicited};
+}
+
 Message terminate(uint32_t layer, uint32_t etype, uint32_t code) {
     return {.what = What::terminate, .flavour = layer << 12 | etype << 8 | code};
 }
@@ -69,6 +81,23 @@ const std::vector<Script> &scripts() {
           read(100)}},
         {"sends to the peer", {{}, {0, 1, 8192}, {}}, {send(4), send(4)}},
         {"writes to the peer", {{}, {}, {1, 8192, 100}}, {write(4), send(4)}},
+        {"atomics",
+         {},
+         {atomic(wire::kFetchAdd, 0), atomic(wire::kCmpSwap, 0), read(8), atomic(0, 31), write(4),
+          atomic(wire::kCmpSwap, 7), send(5), atomic(wire::kFetchAdd, 31)}},
+        {"immediate data",
+         {},
+         {immediate(), send(100), immediate(1), write(2000, 8, 512), immediate(), write(0),
+          immediate(1), immediate()}},
+        {"atomics on the peer", {.atomics = 3}, {write(4), value(0), value(1), send(3), value(2)}},
+        {"reads and atomics of both",
+         {.reads = {100, 1}, .sends = {7}, .atomics = 2},
+         {atomic(0, 1), response(0, 100, 64), read(3), response(1, 1), value(0), atomic(2, 1),
+          value(1), immediate()}},
+        {"immediate data to the peer",
+         {.writes_imm = {0, 1, 8192, 100}, .bare_imms = 2},
+         {write(4), immediate(), send(4)}},
+        {"ends with an error of an atomic", {.atomics = 1}, {write(1), terminate(0, 2, 6)}},
         {"ends with a stream's error", {}, {send(100), terminate(2, 0, 2)}},
         {"ends with an error of a read", {{100}, {}, {}}, {write(1), terminate(0, 1, 1)}},
         {"ends with an error of a send", {{}, {100}, {}}, {write(1), terminate(1, 2, 2)}},
@@ -152,7 +181,8 @@ void add_rtr(const Startup &startup, std::vector<Message> &messages) {
 
 class Assembler {
   public:
-    Assembler(const Target &target, size_t reads) : target_(target), reads_(reads) {}
+    Assembler(const Target &target, const Consumer &consumer)
+        : target_(target), reads_(consumer.reads.size()), atomics_(consumer.atomics) {}
 
     void add(const Message &message) {
         switch (message.what) {
@@ -161,6 +191,9 @@ class Assembler {
         case What::read: add_read(message); break;
         case What::response: add_response(message); break;
         case What::terminate: add_terminate(message); break;
+        case What::atomic: add_atomic(message); break;
+        case What::value: add_value(message); break;
+        case What::immediate: add_immediate(message); break;
         }
     }
     std::vector<Frame> take() { return std::move(frames_); }
@@ -255,21 +288,66 @@ class Assembler {
                          .bytes());
     }
 
+    void untagged(const Message &message, uint8_t opcode, uint32_t qn, uint32_t msn, Bytes payload,
+                  unsigned after = 0) {
+        put(message, wire::Untagged{.ddp = control(message, false, true),
+                                    .rdmap = rdmap(message, opcode),
+                                    .invalidate = message.ignored,
+                                    .qn = qn,
+                                    .msn = msn,
+                                    .payload = std::move(payload)}
+                         .bytes())
+            .after_reads = after;
+    }
+
+    void add_atomic(const Message &message) {
+        bool swap = message.flavour == wire::kCmpSwap;
+        uint64_t data = 0x0101010101010101U * message.fill + message.at;
+        wire::AtomicRequest request{.opcode = (message.ignored & ~15U) | message.flavour,
+                                    .id = 0x1d000000U + read_msn_,
+                                    .stag = target_.words.stag,
+                                    .to = target_.words.addr + message.at,
+                                    .data = data,
+                                    .mask = swap ? ~uint64_t{message.fill} : message.fill,
+                                    .compare = message.ignored,
+                                    .compare_mask = message.ignored};
+        untagged(message, wire::kOpAtomicRequest, 1, read_msn_++, request.payload());
+    }
+
+    /* The device takes the places in its send queue for identifiers; reads come first. */
+    void add_value(const Message &message) {
+        uint32_t number = message.flavour;
+        if (number >= atomics_)
+            return;
+        wire::AtomicResponse response{.id = static_cast<uint32_t>(reads_) + number,
+                                      .value = 0x0101010101010101U * message.fill};
+        untagged(message, wire::kOpAtomicResponse, 3, value_msn_++, response.payload(),
+                 static_cast<unsigned>(rtr_reads_ + reads_) + number + 1);
+    }
+
+    void add_immediate(const Message &message) {
+        untagged(message, message.flavour == 1 ? wire::kOpImmediateSolicited : wire::kOpImmediate,
+                 0, send_msn_++, Bytes(wire::kImmediate, message.fill));
+    }
+
     void add_terminate(const Message &message) {
         wire::Terminate terminate{.layer = static_cast<uint8_t>(message.flavour >> 12 & 15),
                                   .etype = static_cast<uint8_t>(message.flavour >> 8 & 15),
                                   .code = static_cast<uint8_t>(message.flavour)};
         Bytes ulpdu = terminate.bytes();
         ulpdu[0] = control(message, false, true);
-        put(message, std::move(ulpdu)).after_reads = static_cast<unsigned>(rtr_reads_ + reads_);
+        put(message, std::move(ulpdu)).after_reads =
+            static_cast<unsigned>(rtr_reads_ + reads_ + atomics_);
     }
 
     const Target &target_;
     size_t reads_;
+    size_t atomics_;
     unsigned rtr_reads_ = 0;
     std::vector<Frame> frames_;
     uint32_t send_msn_ = 1;
     uint32_t read_msn_ = 1;
+    uint32_t value_msn_ = 1;
 };
 
 } // namespace
@@ -303,7 +381,7 @@ wire::MpaFrame startup_frame(const Startup &startup) {
 }
 
 std::vector<Frame> frames_of(const Session &session, const Target &target) {
-    Assembler assembler(target, session.consumer.reads.size());
+    Assembler assembler(target, session.consumer);
     for (const Message &message : session.messages)
         assembler.add(message);
     return assembler.take();

@@ -24,6 +24,9 @@ enum class What {
     read,      // Read Request
     response,  // Read Response to the consumer's read number `flavour`
     terminate, // layer, type and code in `flavour`, as in the frame
+    atomic,    // Atomic Request on word `at` / 8
+    value,     // Atomic Response to the consumer's atomic number `flavour`
+    immediate,
 };
 
 /* A whole RDMAP message of the peer's. */
@@ -32,7 +35,7 @@ struct Message {
     uint32_t size = 0;
     uint32_t at = 0;            // offset in the region that it reads or writes
     uint32_t segment = 1 << 16; // payload octets per FPDU, at most
-    uint32_t flavour = 0;       // send: 1 solicited
+    uint32_t flavour = 0;       // send, immediate: 1 solicited; atomic: its operation
     uint8_t fill = 0;           // of the payload
     uint8_t reserved = 0;       // bits to set where DDP says "ignored"
     uint32_t ignored = 0;       // Invalidate STag of a message that has none
@@ -45,6 +48,9 @@ struct Consumer {
     std::vector<uint32_t> reads = {}; // of the peer's memory, octets each
     std::vector<uint32_t> sends = {};
     std::vector<uint32_t> writes = {};
+    uint32_t atomics = 0;                  // on the peer's memory, behind the reads
+    std::vector<uint32_t> writes_imm = {}; // with immediate data
+    uint32_t bare_imms = 0;                // immediate data alone
 };
 
 struct Startup {
@@ -78,7 +84,7 @@ struct Frame {
     std::optional<uint16_t> length = {};
     Bytes garbage = {};               // octets that stand in front of it
     std::vector<uint32_t> flips = {}; // bits to turn over when all else is done
-    unsigned after_reads = 0;         // Read Requests that have to be heard before it
+    unsigned after_reads = 0;         // Read and Atomic Requests to be heard before it
     bool mutated = false;
     bool lying_markers = false;
 };
