@@ -11,7 +11,7 @@ from pathlib import Path
 
 REQUEST, REPLY = b"MPA ID Req Frame", b"MPA ID Rep Frame"
 OPCODES = {0: "Write", 1: "Read Request", 2: "Read Response", 3: "Send", 4: "Send with Invalidate", 5: "Send with SE",
-           6: "Send with SE and Invalidate", 7: "Terminate"}
+           6: "Send with SE and Invalidate", 7: "Terminate", 10: "Atomic Request", 11: "Atomic Response"}
 SYN, FIN, RST = 2, 1, 4
 
 

@@ -12,10 +12,13 @@
  * Each test runs with ours as client and as server, over IPv4 and IPv6.  What
  * was negotiated is not visible here; the scripts look at the wire for that.
  */
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -916,6 +919,111 @@ TEST_P(InvalidateAtPeer, Works) {
     }
 }
 
+/* Atomics and immediate data, RFC 7306 ----------------------------------------- */
+
+/* Posts one, which is at memory of eight octets. */
+void post_extension(Endpoint &from, ibv_wr_opcode opcode, uint64_t id, const SgList &sg,
+                    uint64_t addr = 0, uint32_t rkey = 0, uint64_t first = 0, uint64_t second = 0) {
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.wr_id = id;
+    wr.opcode = opcode;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.sg_list = const_cast<ibv_sge *>(sg.data());
+    wr.num_sge = static_cast<int>(sg.size());
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+        wr.wr.atomic.remote_addr = addr;
+        wr.wr.atomic.rkey = rkey;
+        wr.wr.atomic.compare_add = first;
+        wr.wr.atomic.swap = second;
+    } else {
+        wr.wr.rdma.remote_addr = addr;
+        wr.wr.rdma.rkey = rkey;
+        wr.imm_data = htonl(static_cast<uint32_t>(first));
+    }
+    require(ibv_post_send(from.qp(), &wr, &bad) == 0, "ibv_post_send");
+}
+
+uint64_t word(const Region &region, size_t index) {
+    uint64_t value = 0;
+    std::memcpy(&value, region.at(8 * index), sizeof(value));
+    return value;
+}
+
+class Extensions : public Traffic {};
+
+/* Of two that know them. */
+TEST_P(Extensions, Atomics) {
+    Link link(way(), server);
+    for (bool ours : {true, false}) {
+        SCOPED_TRACE(ours ? "by ours" : "by the peer");
+        Endpoint &from = link.end(ours);
+        Endpoint &to = link.end(!ours);
+        Region source(from.pd(), 64);
+        Region target(to.pd(), 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+        uint64_t value = 0;
+        for (uint64_t i = 1; i <= 50; i++) {
+            bool swap = i % 3 == 0;
+            post_extension(from, swap ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD, i,
+                           {source.sge(0, 8)}, target.addr(8), target.rkey(), swap ? value : i,
+                           splitmix(i));
+            expect_success(from.scq(), i, swap ? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD, 8);
+            EXPECT_EQ(word(source, 0), value);
+            value = swap ? splitmix(i) : value + i;
+            EXPECT_EQ(word(target, 1), value);
+        }
+    }
+}
+
+TEST_P(Extensions, ImmediateData) {
+    Link link(way(), server);
+    for (bool ours : {true, false}) {
+        SCOPED_TRACE(ours ? "by ours" : "by the peer");
+        Endpoint &from = link.end(ours);
+        Endpoint &to = link.end(!ours);
+        Region source(from.pd(), 5000);
+        Region target(to.pd(), 5000);
+        fill(source.at(0), 5000, 9);
+        for (uint32_t i = 0; i < 20; i++) {
+            to.recv(i, {});
+            bool bare = i % 4 == 0;
+            size_t length = bare ? 0 : splitmix(i) % 4000;
+            if (bare)
+                post_extension(from, IBV_WR_SEND_WITH_IMM, i, {}, 0, 0, i);
+            else
+                post_extension(from, IBV_WR_RDMA_WRITE_WITH_IMM, i, some(source.sge(0, length)),
+                               target.addr(16), target.rkey(), i);
+            ibv_wc wc = expect_success(to.rcq(), i, bare ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+                                       static_cast<int64_t>(length));
+            EXPECT_EQ(wc.wc_flags, unsigned{IBV_WC_WITH_IMM});
+            EXPECT_EQ(ntohl(wc.imm_data), i);
+            expect_pattern(target.at(16), length, 9);
+            expect_success(from.scq(), i, bare ? IBV_WC_SEND : IBV_WC_RDMA_WRITE);
+        }
+    }
+}
+
+/* By ours to a peer that does not: its Terminate says so, and that is the request's status. */
+TEST_P(Extensions, RefusedByThePeer) {
+    for (ibv_wr_opcode opcode : {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
+                                 IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM}) {
+        SCOPED_TRACE(opcode);
+        OneTerminate check(false);
+        Link link(way(), server);
+        Region memory(link.ours().pd(), 64);
+        Region sink(link.peer().pd(), 64);
+        link.peer().recv(1, {sink.sge(8, 8)});
+        SgList sg = opcode == IBV_WR_SEND_WITH_IMM ? SgList{} : SgList{memory.sge(0, 8)};
+        post_extension(link.ours(), opcode, 2, sg, sink.addr(), sink.rkey(), 1, 1);
+        link.expect_gone();
+        /* Immediate data are complete when TCP has them, as a Send is. */
+        ibv_wc wc = next_wc(link.ours().scq());
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+            EXPECT_EQ(wc.status, IBV_WC_REM_OP_ERR) << wc_text(wc);
+        }
+        EXPECT_NE(next_wc(link.peer().rcq()).status, IBV_WC_SUCCESS);
+    }
+}
+
 /* Negotiations that have to fail --------------------------------------------- */
 
 /* The initiator is told that there is no connection, and the responder's program hears nothing. */
@@ -973,6 +1081,7 @@ INSTANTIATE_TEST_SUITE_P(Interop, Traffic, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, ResponderFirst, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, Faults, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, Invalidate, testing::ValuesIn(kWays), way_name);
+INSTANTIATE_TEST_SUITE_P(Interop, Extensions, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, InvalidateAtPeer, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, RefusedLate, testing::ValuesIn(kWays), way_name);
 INSTANTIATE_TEST_SUITE_P(Interop, Refused, testing::ValuesIn(kWays), way_name);
