@@ -43,22 +43,31 @@ tracepoints() {
 	grep -q 'swp_rx_fpdu: qp [0-9]* Read Response (last)' $dir/trace
 }
 
-mapped() { # with the daemon there, while it dies, and without it
-	iwpmd || return 1
+# The daemon answers once it has a socket.  It asks the other host's, and takes its time when there is none.
+start_mapper() { # command prefix
+	$1 iwpmd || return 1
 	for _ in $(seq 100); do
-		pidof iwpmd > /dev/null && break
+		$1 ss -lun | grep -q ':3935 ' && return 0
 		sleep 0.1
 	done
+	echo "the port mapper does not start"
+	return 1
+}
+
+mapped() { # with daemons there, and when they have gone
+	start_mapper "" && start_mapper "$in_peer" || return 1
 	ping_pong "$in_peer" "" $theirs || return 1
+	ping_pong "" "$in_peer" $ours || return 1
 	ping_pong "" "" $ours || return 1
-	pidof iwpmd > /dev/null || { echo "the port mapper died"; return 1; }
-	kill "$(pidof iwpmd)"
-	ping_pong "$in_peer" "" $theirs
+	[ "$(pidof iwpmd | wc -w)" = 2 ] || { echo "a port mapper died"; return 1; }
+	killall -w iwpmd
+	ping_pong "$in_peer" "" $theirs || return 1
+	ping_pong "" "" $ours
 }
 
 # An RDMA listener has its TCP port for itself, and gets none that is taken; the port mapper does not change that.
 ports_taken() {
-	iwpmd || return 1
+	start_mapper "" || return 1
 	python3 - $ours <<'END' || return 1
 import socket, subprocess, sys, time
 addr = sys.argv[1]
@@ -78,7 +87,7 @@ except OSError as error:
     assert "in use" in str(error), error
 server.kill()
 END
-	kill "$(pidof iwpmd)"
+	killall -w iwpmd
 }
 
 exclusive() {
