@@ -486,10 +486,16 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		return fill_atomic(qp, e, wr);
 	case IB_WR_RDMA_READ_WITH_INV:
+		/*
+		 * The STag to invalidate is that of the sink.  The core's
+		 * rdma_rw changes the key after it has set invalidate_rkey.
+		 */
+		if (wr->num_sge != 1)
+			return -EINVAL;
 		e->opcode = SWP_OP_READ_INV;
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
-		e->inv_stag = wr->ex.invalidate_rkey;
+		e->inv_stag = wr->sg_list[0].lkey;
 		break;
 	case IB_WR_REG_MR:
 		/* the region is found by its key, as with every other request */
