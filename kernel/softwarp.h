@@ -29,6 +29,9 @@ struct swp_listener;
 #define SWP_MAX_ORD		128	/* also the largest IRD */
 #define SWP_MAX_MSG		0x80000000U /* bytes of one message, 2 GiB */
 
+/* An OUI that nobody was given, as no vendor is 0: the bit for local ones is set */
+#define SWP_VENDOR_ID		0x025750
+
 struct swp_params {
 	uint max_qp;		/* QPs per device */
 	uint max_cq;		/* CQs per device */

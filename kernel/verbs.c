@@ -22,7 +22,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		return -EINVAL;
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = SWP_ABI_VERSION;
-	attr->vendor_id = 0;
+	attr->vendor_id = SWP_VENDOR_ID;
 	attr->vendor_part_id = 1;
 	memcpy(&attr->sys_image_guid, &dev->gid, sizeof(attr->sys_image_guid));
 	attr->max_mr_size = U64_MAX;

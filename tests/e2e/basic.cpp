@@ -79,6 +79,7 @@ TEST_F(Basic, DeviceIsAnRnic) {
     EXPECT_GE(context->num_comp_vectors, 1);
 
     ibv_device_attr attr = device_attr();
+    EXPECT_NE(attr.vendor_id, 0U);
     EXPECT_EQ(attr.phys_port_cnt, 1);
     EXPECT_GE(attr.max_sge, 32);
     EXPECT_GE(attr.max_sge_rd, 1);
