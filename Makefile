@@ -72,6 +72,10 @@ interop: setup ## in-tree siw as the peer, on Debian's 6.12; ends with "N passed
 dissect: setup ## tshark reads every packet of runs with all operations
 	@scripts/dissect
 
+.PHONY: consumers
+consumers: setup ## the kernel's own users: NVMe-oF, NFS, iSER, SRP, SMC; ends with "N passed, N failed"
+	@scripts/consumers
+
 .PHONY: demo
 demo: setup ## perftest over softwarp in a virtual machine
 	@scripts/demo
