@@ -73,7 +73,7 @@ dissect: setup ## tshark reads every packet of runs with all operations
 	@scripts/dissect
 
 .PHONY: consumers
-consumers: setup ## the kernel's own users: NVMe-oF, NFS, iSER, SRP, SMC; ends with "N passed, N failed"
+consumers: setup ## users of RDMA: NVMe-oF, NFS, iSER, SRP, SMC of the kernel, and programs; ends with "N passed, N failed"
 	@scripts/consumers
 
 .PHONY: demo
