@@ -23,6 +23,10 @@ help: ## this list
 setup: ## install the Debian packages needed
 	scripts/setup
 
+.PHONY: setup-consumers
+setup-consumers: ## the same, and NVMe, NFS, iSCSI, MPI and other users of RDMA, without starting services
+	scripts/setup --consumers
+
 .PHONY: modules
 modules: ## softwarp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
@@ -43,7 +47,7 @@ conformance-programs:
 	cmake --build build/cmake-conformance --parallel $(JOBS)
 
 .PHONY: check
-check: setup ## every test; ends with "N passed, N failed"
+check: setup-consumers ## every test; ends with "N passed, N failed"
 	@scripts/check
 
 .PHONY: lint builds unit kunit e2e
@@ -73,7 +77,7 @@ dissect: setup ## tshark reads every packet of runs with all operations
 	@scripts/dissect
 
 .PHONY: consumers
-consumers: setup ## users of RDMA: NVMe-oF, NFS, iSER, SRP, SMC of the kernel, and programs; ends with "N passed, N failed"
+consumers: setup-consumers ## users of RDMA: NVMe-oF, NFS, iSER, SRP, SMC of the kernel, and programs; ends with "N passed, N failed"
 	@scripts/consumers
 
 .PHONY: demo
