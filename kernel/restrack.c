@@ -119,20 +119,28 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 {
 	struct swp_cq *cq = to_swp_cq(ibcq);
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	u32 entries, prod, cons, arm, overflow;
+	struct swp_ring_ctrl *ctrl;
+	struct nlattr *table;
+	unsigned long flags;
 
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
-	if (rdma_nl_put_driver_u32(msg, "entries", cq->ring.entries) ||
-	    rdma_nl_put_driver_u32(msg, "pushed", READ_ONCE(cq->prod)) ||
-	    rdma_nl_put_driver_u32(msg, "polled",
-				   cq->ring.entry ? READ_ONCE(ctrl->cons) :
-						    READ_ONCE(cq->cons)) ||
-	    rdma_nl_put_driver_u32(msg, "armed",
-				   cq->ring.entry ? READ_ONCE(ctrl->arm) :
-						    READ_ONCE(cq->arm)) ||
-	    rdma_nl_put_driver_u32(msg, "overflow", cq->overflow)) {
+	/* a CQ that is resized gives its ring away */
+	spin_lock_irqsave(&cq->lock, flags);
+	ctrl = swp_ring_ctrl(&cq->ring);
+	entries = cq->ring.entries;
+	prod = cq->prod;
+	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
+	arm = cq->ring.entry ? READ_ONCE(ctrl->arm) : cq->arm;
+	overflow = cq->overflow;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (rdma_nl_put_driver_u32(msg, "entries", entries) ||
+	    rdma_nl_put_driver_u32(msg, "pushed", prod) ||
+	    rdma_nl_put_driver_u32(msg, "polled", cons) ||
+	    rdma_nl_put_driver_u32(msg, "armed", arm) ||
+	    rdma_nl_put_driver_u32(msg, "overflow", overflow)) {
 		nla_nest_cancel(msg, table);
 		return -EMSGSIZE;
 	}
