@@ -4,8 +4,8 @@
  * moment a QP takes the stream over, and the events of its end.
  *
  * An endpoint (struct swp_ep) belongs to one TCP connection.  Everything it
- * waits for ends in swp_ep_work(), one work item per endpoint on an unbound
- * workqueue, so no endpoint ever waits for another one:
+ * waits for ends in swp_ep_work(), one work item per endpoint, which looks at
+ * what there is and never waits for the peer:
  *
  *   active    CONNECTING -> WAIT_REPLY ---------------------> RUNNING -> DEAD
  *   passive   WAIT_REQUEST -> OFFERING -> REPORTED -(accept)-> RUNNING -> DEAD
@@ -149,6 +149,11 @@ struct swp_listener {
 };
 
 static struct workqueue_struct *swp_cm_wq;
+/*
+ * One at a time: connections come up in the order in which they were begun, and
+ * with them the events.  Programs with several QPs count on it (perftest).
+ */
+static struct workqueue_struct *swp_cm_ordered_wq;
 static DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
 static DEFINE_MUTEX(hub_mutex);
 static LIST_HEAD(hubs);
@@ -187,18 +192,28 @@ static void swp_ep_put(struct swp_ep *ep)
 	kref_put(&ep->ref, swp_ep_free);
 }
 
+/* Who handed over a socket may take its time when it is called. */
+static struct workqueue_struct *swp_ep_wq(const struct swp_ep *ep)
+{
+	return ep->user ? swp_cm_wq : swp_cm_ordered_wq;
+}
+
 /* Any context; the caller knows that the endpoint is alive. */
 static void swp_ep_kick(struct swp_ep *ep)
 {
 	kref_get(&ep->ref);
-	if (mod_delayed_work(swp_cm_wq, &ep->work, 0))
+	if (queue_delayed_work(swp_ep_wq(ep), &ep->work, 0))
+		return;
+	/* it keeps its place among the others, but does not wait any longer */
+	if (!timer_pending(&ep->work.timer) ||
+	    mod_delayed_work(swp_ep_wq(ep), &ep->work, 0))
 		swp_ep_put(ep);
 }
 
 static void swp_ep_kick_later(struct swp_ep *ep, unsigned int ms)
 {
 	kref_get(&ep->ref);
-	if (!queue_delayed_work(swp_cm_wq, &ep->work, msecs_to_jiffies(ms)))
+	if (!queue_delayed_work(swp_ep_wq(ep), &ep->work, msecs_to_jiffies(ms)))
 		swp_ep_put(ep);
 }
 
@@ -2003,15 +2018,24 @@ int swp_cm_init(void)
 	if (ret)
 		return ret;
 	swp_cm_wq = alloc_workqueue("swp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!swp_cm_wq) {
-		swp_llp_exit();
-		return -ENOMEM;
-	}
+	if (!swp_cm_wq)
+		goto err_llp;
+	swp_cm_ordered_wq = alloc_ordered_workqueue("swp_cm_ordered",
+						    WQ_MEM_RECLAIM);
+	if (!swp_cm_ordered_wq)
+		goto err_wq;
 	return 0;
+
+err_wq:
+	destroy_workqueue(swp_cm_wq);
+err_llp:
+	swp_llp_exit();
+	return -ENOMEM;
 }
 
 void swp_cm_exit(void)
 {
+	destroy_workqueue(swp_cm_ordered_wq);
 	destroy_workqueue(swp_cm_wq);
 	swp_llp_exit();
 }

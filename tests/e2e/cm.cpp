@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Connections: how they come about, fail to, and end. */
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -495,6 +496,56 @@ TEST(Cm, HundredsAtOnce) {
         client->expect(RDMA_CM_EVENT_DISCONNECTED);
     from.clear();
     into.clear();
+}
+
+/* Keeps this thread on one processor, so that its packets cannot overtake each other. */
+class OneProcessor {
+  public:
+    OneProcessor() {
+        require(sched_getaffinity(0, sizeof(before_), &before_) == 0, "sched_getaffinity");
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+        require(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
+    }
+    ~OneProcessor() { sched_setaffinity(0, sizeof(before_), &before_); }
+    OneProcessor(const OneProcessor &) = delete;
+    OneProcessor &operator=(const OneProcessor &) = delete;
+
+  private:
+    cpu_set_t before_ = {};
+};
+
+/* Requests come in the order of the connects, replies in that of the accepts (perftest -q). */
+TEST(Cm, EventsComeInOrder) {
+    constexpr unsigned count = 32;
+    const OneProcessor one;
+    QpOptions options{.send_wr = 1, .recv_wr = 1, .send_sge = 1, .recv_sge = 1};
+    for (unsigned round = 0; round < full_or_quick(20U, 5U); round++) {
+        SCOPED_TRACE(round);
+        EventChannel client_channel, server_channel;
+        Listener listener(server_channel, config().peer_ns, config().peer_addr4,
+                          static_cast<int>(count));
+        std::vector<std::unique_ptr<Endpoint>> clients, servers;
+        for (unsigned i = 0; i < count; i++) {
+            options.private_data = {static_cast<uint8_t>(i)};
+            clients.push_back(std::make_unique<Endpoint>(
+                client_channel, resolve(client_channel, "", config().peer_addr4, listener.port()),
+                options));
+        }
+        for (auto &client : clients)
+            start_connect(*client);
+        for (unsigned i = 0; i < count; i++) {
+            CmEvent request = server_channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+            EXPECT_EQ(request.private_data, (std::vector<uint8_t>{static_cast<uint8_t>(i)}));
+            servers.push_back(
+                std::make_unique<Endpoint>(server_channel, CmId(request.id), options));
+        }
+        for (auto &server : servers)
+            accept(*server);
+        for (auto &client : clients)
+            EXPECT_EQ(client_channel.expect(nullptr, RDMA_CM_EVENT_ESTABLISHED).id, client->id());
+    }
 }
 
 TEST(Cm, OneAfterTheOther) {
