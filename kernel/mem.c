@@ -566,27 +566,6 @@ static void unbind(struct swp_mr *mw)
 	mw->parent = NULL;
 }
 
-static int invalidate_window(struct swp_qp *qp, u32 stag)
-{
-	struct swp_mr *mw;
-	int ret = -ENOENT;
-
-	spin_lock_bh(&qp->dev->mw_lock);
-	mw = swp_mr_get(qp->dev, stag);
-	if (!mw)
-		goto out;
-	/* it may be another one since it was looked at */
-	if (mw->kind == SWP_MR_WINDOW && mw->base.pd == qp->base.pd &&
-	    mw->qpn == qp->qpn) {
-		unbind(mw);
-		ret = 0;
-	}
-	swp_mr_put(mw);
-out:
-	spin_unlock_bh(&qp->dev->mw_lock);
-	return ret;
-}
-
 static bool peer_may_invalidate(const struct swp_mr *mr,
 				const struct swp_qp *qp)
 {
@@ -604,23 +583,49 @@ static bool owner_may_invalidate(const struct swp_mr *mr,
 		(mr->kind == SWP_MR_WINDOW && mr->qpn == qp->qpn));
 }
 
-static int invalidate_stag(struct swp_qp *qp, u32 stag,
-			   bool (*may)(const struct swp_mr *mr,
-				       const struct swp_qp *qp))
+typedef bool (*may_invalidate)(const struct swp_mr *mr,
+			       const struct swp_qp *qp);
+
+/* A window, or a region that windows can be bound to */
+static int invalidate_locked(struct swp_qp *qp, u32 stag, may_invalidate may)
+{
+	struct swp_mr *mr;
+	int ret = 0;
+
+	spin_lock_bh(&qp->dev->mw_lock);
+	mr = swp_mr_get(qp->dev, stag);
+	if (!mr) {
+		spin_unlock_bh(&qp->dev->mw_lock);
+		return -ENOENT;
+	}
+	/* it may be another one since it was looked at */
+	if (!may(mr, qp) || mr->windows)
+		ret = -EPERM;
+	else if (mr->kind == SWP_MR_WINDOW)
+		unbind(mr);
+	else
+		invalidate(mr);
+	swp_mr_put(mr);
+	spin_unlock_bh(&qp->dev->mw_lock);
+	return ret;
+}
+
+static int invalidate_stag(struct swp_qp *qp, u32 stag, may_invalidate may)
 {
 	struct swp_mr *mr = swp_mr_get(qp->dev, stag);
-	bool window;
+	bool fast;
 	int ret = 0;
 
 	if (!mr)
 		return -ENOENT;
-	window = mr->kind == SWP_MR_WINDOW;
+	/* the lock is not for what is invalidated all the time */
+	fast = mr->kind == SWP_MR_FAST;
 	if (!may(mr, qp))
 		ret = -EPERM;
-	else if (!window && !invalidate(mr))
+	else if (fast && !invalidate(mr))
 		ret = -ENOENT;
 	swp_mr_put(mr);
-	return window && !ret ? invalidate_window(qp, stag) : ret;
+	return fast || ret ? ret : invalidate_locked(qp, stag, may);
 }
 
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
