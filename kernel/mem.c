@@ -18,6 +18,41 @@
 /* Rings ------------------------------------------------------------------- */
 
 /*
+ * Pages that may be mapped, zeroed, in one piece here.  Those of a program are
+ * charged to its memory cgroup; when that is full the program gets an error
+ * instead of the attention of the OOM killer.
+ */
+static void *alloc_ring_mem(u32 bytes, bool charge)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL |
+		    __GFP_NOWARN | (charge ? __GFP_ACCOUNT : 0);
+	unsigned int i, n = bytes >> PAGE_SHIFT;
+	struct page **pages;
+	void *mem;
+
+	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return NULL;
+	for (i = 0; i < n; i++) {
+		pages[i] = alloc_page(gfp);
+		if (!pages[i])
+			goto err;
+	}
+	/* vfree() gives the pages back, too, and frees the array */
+	mem = vmap(pages, n, VM_MAP | VM_USERMAP | VM_MAP_PUT_PAGES,
+		   PAGE_KERNEL);
+	if (!mem)
+		goto err;
+	return mem;
+
+err:
+	while (i--)
+		__free_page(pages[i]);
+	kvfree(pages);
+	return NULL;
+}
+
+/*
  * swp_ring_alloc - memory for a ring of @entries (made a power of two) elements
  * of @stride bytes, mappable by @uctx, or private when that is NULL.
  * Returns 0 or -ENOMEM.
@@ -36,7 +71,7 @@ int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
 	if (bytes > U32_MAX)
 		return -ENOMEM;
 
-	r->mem = vmalloc_user(bytes);
+	r->mem = alloc_ring_mem(bytes, uctx);
 	if (!r->mem)
 		return -ENOMEM;
 	r->bytes = bytes;
@@ -330,7 +365,7 @@ static int fill_pages(struct swp_mr *mr)
 	size_t i = 0, n = ib_umem_num_pages(mr->umem);
 	struct sg_page_iter it;
 
-	mr->pages = kvmalloc_array(n, sizeof(*mr->pages), GFP_KERNEL);
+	mr->pages = kvmalloc_array(n, sizeof(*mr->pages), GFP_KERNEL_ACCOUNT);
 	if (!mr->pages)
 		return -ENOMEM;
 	for_each_sgtable_page(&mr->umem->sgt_append.sgt, &it, 0) {

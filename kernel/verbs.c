@@ -229,7 +229,7 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 		goto err_sq;
 	if (qp->sq.entries) {
 		qp->slots = kvcalloc(qp->sq.entries, sizeof(*qp->slots),
-				     GFP_KERNEL);
+				     uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 		if (!qp->slots) {
 			ret = -ENOMEM;
 			goto err_rq;

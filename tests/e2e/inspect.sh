@@ -128,8 +128,42 @@ exclusive() {
 	return 1
 }
 
+# A ring of 64 MiB, in a memory cgroup that has no room for it, and in one that has.
+charged() {
+	local group=/sys/fs/cgroup/softwarp
+	mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup || return 1
+	echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+	mkdir -p $group
+	for limit in 48 256; do
+		echo ${limit}M > $group/memory.max
+		(echo $BASHPID > $group/cgroup.procs && exec python3 - $group $limit) <<'END' || return 1
+import ctypes, errno, pathlib, sys
+group, limit = sys.argv[1], int(sys.argv[2])
+def current(): return int(pathlib.Path(group, "memory.current").read_text()) >> 20
+verbs = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+for name in ("ibv_get_device_list", "ibv_open_device", "ibv_create_cq"):
+    getattr(verbs, name).restype = ctypes.c_void_p
+devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+assert context.value, "no device opens"
+before = current()
+cq = verbs.ibv_create_cq(context, 1 << 20, None, None, 0)
+number = ctypes.get_errno()
+grown = current() - before
+if limit < 64:
+    assert not cq and number == errno.ENOMEM, (cq, number)
+    assert grown < 8, f"{grown} MiB stay charged"
+else:
+    assert cq and grown >= 64, (cq, number, grown)
+    assert verbs.ibv_destroy_cq(ctypes.c_void_p(cq)) == 0
+    assert current() - before < 8, f"{current() - before} MiB stay charged"
+END
+	done
+}
+
 check "tracepoints follow a connection" tracepoints
 check "connections with the port mapper, and when it has gone" mapped
 check "a TCP port belongs to one listener, RDMA or not" ports_taken
+check "a program's rings are charged to its memory cgroup" charged
 check "devices that belong to one namespace" exclusive
 [ $failed = 0 ]
