@@ -15,6 +15,7 @@
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
 #ifndef SWP_HAVE_WQ_PERCPU
 #define WQ_PERCPU 0
@@ -34,6 +35,8 @@
 
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_counter.h>
+#include <rdma/uverbs_ioctl.h>
 
 static inline struct ib_umem *swp_umem_get(struct ib_device *dev, u64 addr,
 					   u64 len, int access)
@@ -77,6 +80,159 @@ static inline void swp_sk_no_task_frag(struct sock *sk)
 #ifdef SWP_HAVE_SK_USE_TASK_FRAG
 	sk->sk_use_task_frag = false;
 #endif
+}
+
+/*
+ * Gives the pages of @it to TCP, by reference; the record ends there if @eor.
+ * Never sleeps.  Returns how many octets it took, by which @it has advanced, or
+ * an error.  Socket lock held.
+ */
+#ifdef SWP_HAVE_SPLICE_PAGES
+static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_SPLICE_PAGES | MSG_DONTWAIT | MSG_NOSIGNAL |
+			     (eor ? MSG_EOR : 0),
+		.msg_iter = *it,
+	};
+	int ret = tcp_sendmsg_locked(sk, &msg, iov_iter_count(it));
+
+	if (ret > 0)
+		iov_iter_advance(it, ret);
+	return ret;
+}
+#else
+/* Before 6.5 pages go down one by one. */
+static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
+{
+	int ret = 0, sent = 0;
+
+	while (iov_iter_count(it)) {
+		struct bio_vec bv = bvec_iter_bvec(it->bvec,
+			((struct bvec_iter){ .bi_size = iov_iter_count(it),
+					     .bi_bvec_done = it->iov_offset }));
+		bool more = bv.bv_len < iov_iter_count(it);
+
+		ret = do_tcp_sendpages(sk, bv.bv_page, bv.bv_offset, bv.bv_len,
+				       MSG_DONTWAIT | MSG_NOSIGNAL |
+				       (more ? MSG_MORE | MSG_SENDPAGE_NOTLAST :
+					eor ? MSG_EOR : 0));
+		if (ret <= 0)
+			break;
+		iov_iter_advance(it, ret);
+		sent += ret;
+	}
+	return sent ? sent : ret;
+}
+#endif
+
+/* Does the core itself tell that a netdev, and with it the port, goes up? */
+#ifdef SWP_HAVE_REPORT_PORT_EVENT
+#define SWP_CORE_REPORTS_PORTS true
+#else
+#define SWP_CORE_REPORTS_PORTS false
+#endif
+
+/*
+ * Ops whose parameters differ: what does the work has the same everywhere and
+ * is declared here, what the core calls comes after it.
+ */
+
+/* cq.c */
+int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
+		  struct ib_udata *udata);
+int swp_resize_cq(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata);
+/* mem.c */
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access);
+/* counter.c */
+int swp_counter_bind(struct rdma_counter *counter, struct ib_qp *qp);
+int swp_counter_unbind(struct ib_qp *qp);
+
+#ifdef SWP_HAVE_CREATE_CQ_ATTRS
+static inline int swp_op_create_cq(struct ib_cq *cq,
+				   const struct ib_cq_init_attr *attr,
+				   struct uverbs_attr_bundle *attrs)
+{
+	return swp_create_cq(cq, attr, attrs ? &attrs->driver_udata : NULL);
+}
+#else
+#define swp_op_create_cq swp_create_cq
+#endif
+
+#ifndef SWP_HAVE_RESIZE_USER_CQ
+static inline int swp_op_resize_cq(struct ib_cq *cq, int cqe,
+				   struct ib_udata *udata)
+{
+	return cqe < 0 ? -EINVAL : swp_resize_cq(cq, cqe, udata);
+}
+#endif
+
+#ifdef SWP_HAVE_REG_MR_DMAH
+static inline struct ib_mr *swp_op_reg_user_mr(struct ib_pd *pd, u64 start,
+					       u64 length, u64 iova, int access,
+					       struct ib_dmah *dmah,
+					       struct ib_udata *udata)
+{
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+	return swp_reg_user_mr(pd, start, length, iova, access);
+}
+#else
+static inline struct ib_mr *swp_op_reg_user_mr(struct ib_pd *pd, u64 start,
+					       u64 length, u64 iova, int access,
+					       struct ib_udata *udata)
+{
+	return swp_reg_user_mr(pd, start, length, iova, access);
+}
+#endif
+
+#ifdef SWP_HAVE_COUNTER_PORT
+static inline int swp_op_counter_bind(struct rdma_counter *counter,
+				      struct ib_qp *qp, u32 port)
+{
+	return swp_counter_bind(counter, qp);
+}
+
+static inline int swp_op_counter_unbind(struct ib_qp *qp, u32 port)
+{
+	return swp_counter_unbind(qp);
+}
+#else
+#define swp_op_counter_bind swp_counter_bind
+#define swp_op_counter_unbind swp_counter_unbind
+#endif
+
+#ifdef SWP_HAVE_COUNTER_INIT
+/* The core allocates it by the driver's size; we keep ours by its id. */
+struct swp_core_counter {
+	struct rdma_counter base;
+};
+
+static inline void swp_op_counter_init(struct rdma_counter *counter)
+{
+}
+#endif
+
+static inline void swp_set_version_ops(struct ib_device *dev)
+{
+	static const struct ib_device_ops ops = {
+		.counter_bind_qp = swp_op_counter_bind,
+		.counter_unbind_qp = swp_op_counter_unbind,
+		.create_cq = swp_op_create_cq,
+		.reg_user_mr = swp_op_reg_user_mr,
+#ifdef SWP_HAVE_RESIZE_USER_CQ
+		.resize_user_cq = swp_resize_cq,
+#else
+		.resize_cq = swp_op_resize_cq,
+#endif
+#ifdef SWP_HAVE_COUNTER_INIT
+		.counter_init = swp_op_counter_init,
+		INIT_RDMA_OBJ_SIZE(rdma_counter, swp_core_counter, base),
+#endif
+	};
+
+	ib_set_device_ops(dev, &ops);
 }
 
 #endif /* SWP_COMPAT_H */

@@ -22,7 +22,7 @@ static void add_qp(const struct swp_qp *qp, u64 *sum)
 		sum[i] += READ_ONCE(qp->stats.v[i]) - qp->bound->v[i];
 }
 
-static int bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
+int swp_counter_bind(struct rdma_counter *counter, struct ib_qp *ibqp)
 {
 	struct swp_device *dev = to_swp_dev(ibqp->device);
 	struct swp_qp *qp = to_swp_qp(ibqp);
@@ -59,7 +59,7 @@ err:
 	return ret;
 }
 
-static int unbind_qp(struct ib_qp *ibqp)
+int swp_counter_unbind(struct ib_qp *ibqp)
 {
 	struct swp_device *dev = to_swp_dev(ibqp->device);
 	struct swp_qp *qp = to_swp_qp(ibqp);
@@ -78,34 +78,6 @@ static int unbind_qp(struct ib_qp *ibqp)
 	ibqp->counter = NULL;
 	return 0;
 }
-
-#ifdef SWP_HAVE_COUNTER_PORT
-int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp, u32 port)
-{
-	return bind_qp(counter, qp);
-}
-
-int swp_counter_unbind_qp(struct ib_qp *qp, u32 port)
-{
-	return unbind_qp(qp);
-}
-#else
-int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp)
-{
-	return bind_qp(counter, qp);
-}
-
-int swp_counter_unbind_qp(struct ib_qp *qp)
-{
-	return unbind_qp(qp);
-}
-#endif
-
-#ifdef SWP_HAVE_COUNTER_INIT
-void swp_counter_init(struct rdma_counter *counter)
-{
-}
-#endif
 
 int swp_counter_dealloc(struct rdma_counter *counter)
 {

@@ -191,8 +191,8 @@ int swp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return ret;
 }
 
-static int create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		     struct ib_udata *udata)
+int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		  struct ib_udata *udata)
 {
 	struct swp_device *dev = to_swp_dev(ibcq->device);
 	struct swp_cq *cq = to_swp_cq(ibcq);
@@ -245,20 +245,6 @@ err_count:
 	atomic_dec(&dev->num_cq);
 	return ret;
 }
-
-#ifdef SWP_HAVE_CREATE_CQ_ATTRS
-int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		  struct uverbs_attr_bundle *attrs)
-{
-	return create_cq(ibcq, attr, attrs ? &attrs->driver_udata : NULL);
-}
-#else
-int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		  struct ib_udata *udata)
-{
-	return create_cq(ibcq, attr, udata);
-}
-#endif
 
 /* cq->lock held.  -EBUSY: the new ring is too small for what waits in the old. */
 static int move_cqes(struct swp_cq *cq, struct swp_ring *to)

@@ -85,6 +85,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 
 	ibdev = &dev->base;
 	ib_set_device_ops(ibdev, &swp_dev_ops);
+	swp_set_version_ops(ibdev);
 	ibdev->node_type = RDMA_NODE_RNIC;
 	ibdev->phys_port_cnt = 1;
 	ibdev->num_comp_vectors = num_possible_cpus();
@@ -188,14 +189,14 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		return NOTIFY_DONE;
 	dev = to_swp_dev(ibdev);
 	switch (event) {
-#ifndef SWP_CORE_PORT_EVENTS
 	case NETDEV_UP:
-		port_event(dev, IB_EVENT_PORT_ACTIVE);
+		if (!SWP_CORE_REPORTS_PORTS)
+			port_event(dev, IB_EVENT_PORT_ACTIVE);
 		break;
 	case NETDEV_DOWN:
-		port_event(dev, IB_EVENT_PORT_ERR);
+		if (!SWP_CORE_REPORTS_PORTS)
+			port_event(dev, IB_EVENT_PORT_ERR);
 		break;
-#endif
 	case NETDEV_CHANGEADDR:
 		make_gid(dev);
 		port_event(dev, IB_EVENT_GID_CHANGE);

@@ -376,8 +376,8 @@ static int fill_pages(struct swp_mr *mr)
 	return i == n ? 0 : -EFAULT;
 }
 
-static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
-				 u64 iova, int access)
+struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access)
 {
 	struct swp_mr *mr;
 	int ret;
@@ -416,23 +416,6 @@ err:
 	return ERR_PTR(ret);
 }
 
-#ifdef SWP_HAVE_REG_MR_DMAH
-struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
-			      int access, struct ib_dmah *dmah,
-			      struct ib_udata *udata)
-{
-	if (dmah)
-		return ERR_PTR(-EOPNOTSUPP);
-	return reg_user_mr(pd, start, length, iova, access);
-}
-#else
-struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
-			      int access, struct ib_udata *udata)
-{
-	return reg_user_mr(pd, start, length, iova, access);
-}
-#endif
-
 /*
  * A region of the same memory, or of other, with new keys; the core puts it in
  * the place of the old one and deregisters that.  Should this fail, the old one
@@ -462,8 +445,9 @@ struct ib_mr *swp_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		length = mr->length;
 		iova = mr->iova;
 	}
-	new = reg_user_mr(flags & IB_MR_REREG_PD ? pd : ibmr->pd, start, length,
-			  iova, flags & IB_MR_REREG_ACCESS ? access : was);
+	new = swp_reg_user_mr(flags & IB_MR_REREG_PD ? pd : ibmr->pd, start,
+			      length, iova,
+			      flags & IB_MR_REREG_ACCESS ? access : was);
 	if (IS_ERR(new))
 		mr->access = was;
 	return new;

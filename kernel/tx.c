@@ -1016,48 +1016,6 @@ static int build_batch(struct swp_qp *qp, struct sock *sk)
 
 /* Sending ----------------------------------------------------------------- */
 
-#ifdef SWP_HAVE_SPLICE_PAGES
-static int push(struct swp_qp *qp, struct sock *sk)
-{
-	struct swp_tx *tx = &qp->tx;
-	struct msghdr msg = {
-		.msg_flags = MSG_SPLICE_PAGES | MSG_DONTWAIT | MSG_NOSIGNAL |
-			     (tx->eor ? MSG_EOR : 0),
-	};
-	int ret;
-
-	msg.msg_iter = tx->it;
-	ret = tcp_sendmsg_locked(sk, &msg, iov_iter_count(&tx->it));
-	if (ret > 0)
-		iov_iter_advance(&tx->it, ret);
-	return ret;
-}
-#else
-/* Before 6.5 pages go down one by one. */
-static int push(struct swp_qp *qp, struct sock *sk)
-{
-	struct swp_tx *tx = &qp->tx;
-	int ret = 0, sent = 0;
-
-	while (iov_iter_count(&tx->it)) {
-		struct bio_vec bv = bvec_iter_bvec(tx->it.bvec,
-			((struct bvec_iter){ .bi_size = iov_iter_count(&tx->it),
-					     .bi_bvec_done = tx->it.iov_offset }));
-		int more = bv.bv_len < iov_iter_count(&tx->it);
-
-		ret = do_tcp_sendpages(sk, bv.bv_page, bv.bv_offset, bv.bv_len,
-				       MSG_DONTWAIT | MSG_NOSIGNAL |
-				       (more ? MSG_MORE | MSG_SENDPAGE_NOTLAST :
-					tx->eor ? MSG_EOR : 0));
-		if (ret <= 0)
-			break;
-		iov_iter_advance(&tx->it, ret);
-		sent += ret;
-	}
-	return sent ? sent : ret;
-}
-#endif
-
 /* A batch is in TCP's hands: what it finished is complete, or will be by ACK. */
 static void batch_done(struct swp_qp *qp, struct sock *sk)
 {
@@ -1256,7 +1214,7 @@ void swp_tx_run(struct swp_qp *qp)
 			}
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
-		ret = push(qp, sk);
+		ret = swp_tcp_push(sk, &tx->it, tx->eor);
 		trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, ret);
 		if (ret > 0) {
 			left -= min_t(u32, left, ret);

@@ -638,20 +638,7 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	return qp ? &qp->base : NULL;
 }
 
-#ifdef SWP_HAVE_COUNTER_INIT
-/* The core allocates it by the driver's size; we keep ours by its id. */
-struct swp_core_counter {
-	struct rdma_counter base;
-};
-#endif
-
-#ifndef SWP_HAVE_RESIZE_USER_CQ
-static int resize_cq(struct ib_cq *cq, int cqe, struct ib_udata *udata)
-{
-	return cqe < 0 ? -EINVAL : swp_resize_cq(cq, cqe, udata);
-}
-#endif
-
+/* Those whose parameters differ from kernel to kernel are in compat.h. */
 const struct ib_device_ops swp_dev_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = SWP_DRIVER_ID,
@@ -663,14 +650,8 @@ const struct ib_device_ops swp_dev_ops = {
 	.alloc_pd = alloc_pd,
 	.alloc_ucontext = alloc_ucontext,
 	.counter_alloc_stats = swp_counter_alloc_stats,
-	.counter_bind_qp = swp_counter_bind_qp,
 	.counter_dealloc = swp_counter_dealloc,
-#ifdef SWP_HAVE_COUNTER_INIT
-	.counter_init = swp_counter_init,
-#endif
-	.counter_unbind_qp = swp_counter_unbind_qp,
 	.counter_update_stats = swp_counter_update_stats,
-	.create_cq = swp_create_cq,
 	.create_qp = create_qp,
 	.create_srq = swp_create_srq,
 	.dealloc_mw = swp_dealloc_mw,
@@ -713,14 +694,8 @@ const struct ib_device_ops swp_dev_ops = {
 	.query_port = query_port,
 	.query_qp = query_qp,
 	.query_srq = swp_query_srq,
-	.reg_user_mr = swp_reg_user_mr,
 	.req_notify_cq = swp_req_notify_cq,
 	.rereg_user_mr = swp_rereg_user_mr,
-#ifdef SWP_HAVE_RESIZE_USER_CQ
-	.resize_user_cq = swp_resize_cq,
-#else
-	.resize_cq = resize_cq,
-#endif
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, swp_cq, base),
 	INIT_RDMA_OBJ_SIZE(ib_mw, swp_mw, base),
@@ -728,7 +703,4 @@ const struct ib_device_ops swp_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, swp_qp, base),
 	INIT_RDMA_OBJ_SIZE(ib_srq, swp_srq, base),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, swp_ucontext, base),
-#ifdef SWP_HAVE_COUNTER_INIT
-	INIT_RDMA_OBJ_SIZE(rdma_counter, swp_core_counter, base),
-#endif
 };

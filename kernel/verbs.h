@@ -17,14 +17,6 @@ extern const struct attribute_group swp_policy_group;
 int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);
 void swp_mmap_free(struct rdma_user_mmap_entry *e);
 struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access);
-#ifdef SWP_HAVE_REG_MR_DMAH
-struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
-			      int access, struct ib_dmah *dmah,
-			      struct ib_udata *udata);
-#else
-struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
-			      int access, struct ib_udata *udata);
-#endif
 struct ib_mr *swp_rereg_user_mr(struct ib_mr *mr, int flags, u64 start,
 				u64 length, u64 iova, int access,
 				struct ib_pd *pd, struct ib_udata *udata);
@@ -36,14 +28,6 @@ int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
 		  unsigned int *off);
 
 /* cq.c */
-#ifdef SWP_HAVE_CREATE_CQ_ATTRS
-int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
-		  struct uverbs_attr_bundle *attrs);
-#else
-int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
-		  struct ib_udata *udata);
-#endif
-int swp_resize_cq(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata);
 int swp_destroy_cq(struct ib_cq *cq, struct ib_udata *udata);
 int swp_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
 int swp_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);
@@ -65,18 +49,6 @@ int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index);
 
 /* counter.c */
-struct rdma_counter;
-#ifdef SWP_HAVE_COUNTER_PORT
-int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp,
-			u32 port);
-int swp_counter_unbind_qp(struct ib_qp *qp, u32 port);
-#else
-int swp_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp);
-int swp_counter_unbind_qp(struct ib_qp *qp);
-#endif
-#ifdef SWP_HAVE_COUNTER_INIT
-void swp_counter_init(struct rdma_counter *counter);
-#endif
 int swp_counter_dealloc(struct rdma_counter *counter);
 struct rdma_hw_stats *swp_counter_alloc_stats(struct rdma_counter *counter);
 int swp_counter_update_stats(struct rdma_counter *counter);
