@@ -222,6 +222,8 @@ rdma_conn_param Endpoint::conn_param() const {
     rdma_conn_param param{};
     param.responder_resources = options_.ird;
     param.initiator_depth = options_.ord;
+    /* iWARP has neither; RoCE would take the first packet that comes late for a lost peer. */
+    param.retry_count = param.rnr_retry_count = 7;
     param.private_data = options_.private_data.data();
     param.private_data_len = static_cast<uint8_t>(options_.private_data.size());
     return param;
