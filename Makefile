@@ -76,6 +76,10 @@ interop: setup ## in-tree siw as the peer, on Debian's 6.12; ends with "N passed
 dissect: setup ## tshark reads every packet of runs with all operations
 	@scripts/dissect
 
+.PHONY: verbs
+verbs: setup ## the tables of Documentation/verbs.md, from what softwarp, siw and rxe answer
+	@scripts/verbs
+
 .PHONY: consumers
 consumers: setup-consumers ## users of RDMA: NVMe-oF, NFS, iSER, SRP, SMC of the kernel, and programs; ends with "N passed, N failed"
 	@scripts/consumers
