@@ -48,6 +48,16 @@ static inline struct ib_umem *swp_umem_get(struct ib_device *dev, u64 addr,
 #endif
 }
 
+/*
+ * Does rdma_cm find an iWARP device by its GID, which then has to be the
+ * hardware address and zeros?
+ */
+#ifdef SWP_BEFORE_6_6
+#define SWP_GID_IS_MAC true
+#else
+#define SWP_GID_IS_MAC false
+#endif
+
 /* Keeps udev from renaming what an administrator named. */
 static inline void swp_mark_named_by_user(struct ib_device *dev)
 {

@@ -31,19 +31,29 @@ static bool netdev_fits(const struct net_device *ndev)
 }
 
 /*
- * The GID is the hardware address and zeros, by which rdma_cm of older kernels
- * finds the device.  An all-zero GID counts as empty there, so a netdev without
- * an address (lo, tun) gets a locally administered random one.
+ * The GUID is the EUI-64 of the hardware address.  An all-zero one counts as
+ * empty, so a netdev without an address (lo, tun) gets a locally administered
+ * random one.  The GID is the GUID with the link-local prefix, in the same form
+ * as an InfiniBand port's default GID: many programs and SRP take its low half
+ * for the name of the port.  Where rdma_cm finds an iWARP device by its GID, it
+ * is the hardware address and zeros instead.
  */
 static void make_gid(struct swp_device *dev)
 {
 	const struct net_device *ndev = dev->netdev;
-	u32 len = min_t(u32, ndev->addr_len, sizeof(dev->gid));
+	u8 addr[MAX_ADDR_LEN] = {};
 
-	memset(&dev->gid, 0, sizeof(dev->gid));
-	memcpy(&dev->gid, ndev->dev_addr, len);
-	if (!memchr_inv(&dev->gid, 0, sizeof(dev->gid)))
-		eth_random_addr(dev->gid.raw);
+	memcpy(addr, ndev->dev_addr,
+	       min_t(u32, ndev->addr_len, sizeof(dev->gid)));
+	if (!memchr_inv(addr, 0, sizeof(addr)))
+		eth_random_addr(addr);
+	addrconf_addr_eui48((u8 *)&dev->guid, addr);
+	if (SWP_GID_IS_MAC) {
+		memcpy(dev->gid.raw, addr, sizeof(dev->gid));
+		return;
+	}
+	dev->gid.global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
+	dev->gid.global.interface_id = dev->guid;
 }
 
 /* The core frees the device after this; runs when the last user is gone. */
@@ -89,7 +99,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	ibdev->node_type = RDMA_NODE_RNIC;
 	ibdev->phys_port_cnt = 1;
 	ibdev->num_comp_vectors = num_possible_cpus();
-	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->gid.raw);
+	ibdev->node_guid = dev->guid;
 	strscpy(ibdev->node_desc, "softwarp, RDMA over TCP",
 		sizeof(ibdev->node_desc));
 	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));

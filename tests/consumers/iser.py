@@ -5,14 +5,11 @@ import os
 import pathlib
 
 import scsi
-from host import (MIB, SIZE, SLOW, TARGET4, TARGET6, Carried, Fio, counter, fio, modules, ram_disk, same, sh, target,
-                  target_modules, wait)
+from host import TARGET4, TARGET6, modules, sh, target, target_modules
 
 TITLE = "iSER"
 IQN = "iqn.2026-01.org.example:softwarp"
 TPG = f"{scsi.TARGET}/iscsi/{IQN}/tpgt_1"
-DISK_MIB = 64
-backing = ""
 
 
 def make_portal(address: str = TARGET4) -> str:
@@ -27,10 +24,8 @@ def make_portal(address: str = TARGET4) -> str:
 
 
 def set_up() -> None:
-    global backing
     target_modules("configfs", "target_core_mod", "target_core_iblock", "iscsi_target_mod", "ib_isert")
-    backing = ram_disk(DISK_MIB)
-    scsi.make_backstore(backing)
+    scsi.make_backstore()
     target.run(f"mkdir {scsi.TARGET}/iscsi && mkdir -p {TPG} && mkdir {TPG}/lun/lun_0 && "
                f"ln -s {scsi.BACKSTORE} {TPG}/lun/lun_0/disk && cd {TPG}/attrib && echo 0 > authentication && "
                "echo 1 > generate_node_acls && echo 1 > cache_dynamic_acls && echo 0 > demo_mode_write_protect")
@@ -78,51 +73,22 @@ class LoggedIn:
         sh(f"{node(self.address)} -o delete", check=kind is None)
 
 
-def write_and_verify() -> None:
-    with LoggedIn() as device, Carried(2 * SIZE * MIB):
-        fio(device)
-        # beyond what a request takes at once, and single sectors
-        fio(device, "--bsrange=512-1024k", "--iodepth=8", "--randseed=9", size="12m")
-        same(device, backing, DISK_MIB)
-
-
-def data_survives_logout() -> None:
-    with LoggedIn() as device:
-        fio(device, "--randseed=11")
-    with LoggedIn() as device:
-        same(device, backing, DISK_MIB)
-
-
-def in_the_middle(what) -> None:
-    """fio goes on, and ends well, though its session is lost."""
-    with LoggedIn() as device:
-        job = Fio(device, *SLOW)
-        job.under_way()
-        before = counter("connect_active")
-        what()
-        wait("the initiator has connected again", lambda: counter("connect_active") > before)
-        job.under_way(MIB)
-        job.finish()
-        same(device, backing, DISK_MIB)
-
-
 def link_lost() -> None:
-    in_the_middle(lambda: target.cut(15).result())
+    scsi.in_the_middle(LoggedIn, lambda: target.cut(15).result())
 
 
 def portal_removed() -> None:
     portal = f"{TPG}/np/{TARGET4}:3260"
-    in_the_middle(lambda: target.run(f"echo 0 > {TPG}/enable && echo 0 > {portal}/iser && rmdir {portal} && sleep 1 && "
-                                     f"{make_portal()} && echo 1 > {TPG}/enable"))
+    scsi.in_the_middle(LoggedIn, lambda: target.run(
+        f"echo 0 > {TPG}/enable && echo 0 > {portal}/iser && rmdir {portal} && sleep 1 && {make_portal()} && "
+        f"echo 1 > {TPG}/enable"))
 
 
 def over_ipv6() -> None:
     address = f"[{TARGET6}]"
     target.run(make_portal(address))
     try:
-        with LoggedIn(address) as device, Carried(2 * 12 * MIB):
-            fio(device, size="12m")
-            same(device, backing, DISK_MIB)
+        scsi.at_address(LoggedIn, address)
     finally:
         target.run(f"echo 0 > '{TPG}/np/{address}:3260/iser' && rmdir '{TPG}/np/{address}:3260'")
 
@@ -137,8 +103,8 @@ def tear_down() -> None:
 
 
 CASES = [
-    ("log in, write and verify, compare with the target's disk", write_and_verify),
-    ("log out and in, data still there", data_survives_logout),
+    ("log in, write and verify, compare with the target's disk", lambda: scsi.write_and_verify(LoggedIn)),
+    ("log out and in, data still there", lambda: scsi.data_survives_logout(LoggedIn)),
     ("link lost in the middle of fio", link_lost),
     ("portal removed and made again in the middle of fio", portal_removed),
     ("over IPv6", over_ipv6),

@@ -8,32 +8,32 @@ Documentation/consumers.md.
 import pathlib
 
 import scsi
-from host import (MIB, SIZE, SLOW, TARGET4, TARGET6, Broken, Carried, Fio, counter, fio, modules, ram_disk, same, sh, target,
-                  target_modules, wait, write)
+from host import TARGET4, TARGET6, Broken, modules, sh, target, target_modules, wait, write
 
 TITLE = "SRP"
 PORT = 5555
-# The initiator port: its extension, and the second half of its device's GID, which is zero as the target's is
 EXTENSION = 1
-INITIATOR = f"0x{EXTENSION:016x}{0:016x}"
-DISK_MIB = 64
-backing = ""
+initiator = ""
 guid = ""
 wwn = ""
 
 
+def port_gid(device: str) -> str:
+    """A command that prints a device's GID as 32 hexadecimal digits."""
+    return f"tr -d : < /sys/class/infiniband/{device}/ports/1/gids/0"
+
+
 def set_up() -> None:
-    global backing, guid, wwn
+    global initiator, guid, wwn
     target_modules("configfs", "target_core_mod", "target_core_iblock", "ib_srpt")
-    backing = ram_disk(DISK_MIB)
-    scsi.make_backstore(backing)
-    # the whole GID names the port: its second half, which SRP calls the GUID, is zero on an Ethernet-like device
-    gid = target.run("cat /sys/class/infiniband/sw1/ports/1/gids/0").strip().replace(":", "")
-    wwn = f"{scsi.TARGET}/srpt/0x{gid}"
+    scsi.make_backstore()
+    wwn = f"{scsi.TARGET}/srpt/0x{target.run(port_gid('sw1')).strip()}"
+    # the initiator port: its extension, and the second half of its device's GID
+    initiator = f"0x{EXTENSION:016x}{sh(port_gid('sw0')).strip()[16:]}"
     target.run(f"mkdir {scsi.TARGET}/srpt && mkdir -p {wwn}/port && mkdir {wwn}/port/lun/lun_0 && "
-               f"ln -s {scsi.BACKSTORE} {wwn}/port/lun/lun_0/disk && mkdir {wwn}/port/acls/{INITIATOR} && "
-               f"mkdir {wwn}/port/acls/{INITIATOR}/lun_0 && "
-               f"ln -s {wwn}/port/lun/lun_0 {wwn}/port/acls/{INITIATOR}/lun_0/disk")
+               f"ln -s {scsi.BACKSTORE} {wwn}/port/lun/lun_0/disk && mkdir {wwn}/port/acls/{initiator} && "
+               f"mkdir {wwn}/port/acls/{initiator}/lun_0 && "
+               f"ln -s {wwn}/port/lun/lun_0 {wwn}/port/acls/{initiator}/lun_0/disk")
     listen(PORT)
     target.run(f"echo 1 > {wwn}/port/enable")
     guid = target.run("cat /sys/module/ib_srpt/parameters/srpt_service_guid").strip().removeprefix("0x")
@@ -86,49 +86,16 @@ class LoggedIn:
         self.leave()
 
 
-def write_and_verify() -> None:
-    with LoggedIn() as device, Carried(2 * SIZE * MIB):
-        fio(device)
-        # beyond what a request takes at once, and single sectors, some of them inside a Send
-        fio(device, "--bsrange=512-1024k", "--iodepth=8", "--randseed=9", size="12m")
-        same(device, backing, DISK_MIB)
-
-
-def data_survives_logout() -> None:
-    with LoggedIn() as device:
-        fio(device, "--randseed=11")
-    with LoggedIn() as device:
-        same(device, backing, DISK_MIB)
-
-
-def in_the_middle(what) -> None:
-    """fio goes on, and ends well, though its channels are lost."""
-    with LoggedIn() as device:
-        job = Fio(device, *SLOW)
-        job.under_way()
-        before = counter("connect_active")
-        what()
-        wait("the initiator has connected again", lambda: counter("connect_active") > before)
-        job.under_way(MIB)
-        job.finish()
-        same(device, backing, DISK_MIB)
-
-
 def target_disabled() -> None:
-    in_the_middle(lambda: target.run(f"echo 0 > {wwn}/port/enable && sleep 1 && echo 1 > {wwn}/port/enable"))
-
-
-def over_ipv6() -> None:
-    with LoggedIn(f"[{TARGET6}]") as device, Carried(2 * 12 * MIB):
-        fio(device, size="12m")
-        same(device, backing, DISK_MIB)
+    scsi.in_the_middle(LoggedIn, lambda: target.run(
+        f"echo 0 > {wwn}/port/enable && sleep 1 && echo 1 > {wwn}/port/enable"))
 
 
 def tear_down() -> None:
     sh("modprobe -r ib_srp")
     listen(0)
-    target.run(f"echo 0 > {wwn}/port/enable && rm {wwn}/port/acls/{INITIATOR}/lun_0/disk && "
-               f"rmdir {wwn}/port/acls/{INITIATOR}/lun_0 {wwn}/port/acls/{INITIATOR} && "
+    target.run(f"echo 0 > {wwn}/port/enable && rm {wwn}/port/acls/{initiator}/lun_0/disk && "
+               f"rmdir {wwn}/port/acls/{initiator}/lun_0 {wwn}/port/acls/{initiator} && "
                f"rm {wwn}/port/lun/lun_0/disk && rmdir {wwn}/port/lun/lun_0 {wwn}/port {wwn} {scsi.TARGET}/srpt && "
                f"{scsi.drop_backstore()} && modprobe -r ib_srpt")
     target.run("timeout 60 rmmod softwarp")
@@ -136,8 +103,8 @@ def tear_down() -> None:
 
 
 CASES = [
-    ("log in over IPv4, write and verify, compare with the target's disk", write_and_verify),
-    ("log out and in, data still there", data_survives_logout),
+    ("log in over IPv4, write and verify, compare with the target's disk", lambda: scsi.write_and_verify(LoggedIn)),
+    ("log out and in, data still there", lambda: scsi.data_survives_logout(LoggedIn)),
     ("target disabled and enabled in the middle of fio", target_disabled),
-    ("over IPv6", over_ipv6),
+    ("over IPv6", lambda: scsi.at_address(LoggedIn, f"[{TARGET6}]")),
 ]

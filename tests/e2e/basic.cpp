@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Device, port and object verbs, without a connection. */
+#include <endian.h>
 #include <linux/capability.h>
+#include <net/if.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -137,6 +139,23 @@ TEST_F(Basic, PortIsActive) {
         ASSERT_EQ(ibv_query_pkey(device.get(), 1, 0, &pkey), 0);
         EXPECT_EQ(pkey, 0xffff);
     }
+}
+
+/* In the form of an InfiniBand port's, with the netdev beside it. */
+TEST_F(Basic, GidNamesPortAndNetdev) {
+    ibv_gid_entry entry{};
+    ASSERT_EQ(ibv_query_gid_ex(context.get(), 1, 0, &entry, 0), 0);
+    if (kernel_before(6, 6)) {
+        /* There rdma_cm finds the device by the hardware address, and no netdev is told. */
+        EXPECT_EQ(entry.gid.global.interface_id & be64toh(0xffffffffffffULL), 0U);
+        return;
+    }
+    EXPECT_EQ(entry.gid.global.subnet_prefix, htobe64(0xfe80000000000000ULL));
+    EXPECT_EQ(entry.gid.global.interface_id, ibv_get_device_guid(context->device));
+    EXPECT_EQ(entry.ndev_ifindex, if_nametoindex(netdev_of(config().dev).c_str()));
+    ibv_gid_entry table[4] = {};
+    EXPECT_EQ(ibv_query_gid_table(context.get(), table, 4, 0), 1);
+    EXPECT_EQ(std::memcmp(&table[0], &entry, sizeof(entry)), 0);
 }
 
 TEST_F(Basic, PortsAndTableEntriesThatAreNotThere) {

@@ -4,14 +4,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -46,6 +49,14 @@ const Config &config() {
         .unload = env_flag("SOFTWARP_E2E_UNLOAD"),
     };
     return instance;
+}
+
+bool kernel_before(unsigned major, unsigned minor) {
+    utsname name{};
+    unsigned has_major = 0, has_minor = 0;
+    require(uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &has_major, &has_minor) == 2,
+            "uname");
+    return std::pair(has_major, has_minor) < std::pair(major, minor);
 }
 
 void fail(std::string_view what, std::source_location where) {

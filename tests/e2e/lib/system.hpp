@@ -48,6 +48,9 @@ T full_or_quick(T full, T quick) {
     return config().quick ? quick : full;
 }
 
+/* Is the running kernel older than this version? */
+bool kernel_before(unsigned major, unsigned minor);
+
 class Failure : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
