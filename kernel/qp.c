@@ -741,7 +741,8 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	INIT_WORK(&qp->poll_work, poll_work);
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
-	qp->state = SWP_QP_RESET;
+	/* iWARP's Idle, in which its QPs are born; it has no Reset */
+	qp->state = SWP_QP_INIT;
 	ret = xa_alloc_cyclic_bh(&dev->qps, &qp->qpn, qp,
 				 XA_LIMIT(2, (1 << 24) - 1), &dev->qp_next,
 				 GFP_KERNEL);
