@@ -5,7 +5,6 @@
 Appends a JSON object per case to $SOFTWARP_OUT/results.jsonl, and leaves a capture of small packets per phase.
 """
 
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -158,13 +157,6 @@ def attempt(case: str, function, *args) -> None:
         note(case, True)
 
 
-def run_pairs(tool: str, count: int, ours_connects: bool) -> None:
-    """So many pairs of a perftest program at once, with a QP each."""
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        for done in [pool.submit(run_perftest, tool, 1, ours_connects) for _ in range(count)]:
-            done.result()
-
-
 def programs(phase: str, which: str) -> None:
     """rping and perftest; "first" are those whose server speaks first, with siw as client."""
     for ours in (True, False) if which == "all" else (False,):
@@ -176,11 +168,7 @@ def programs(phase: str, which: str) -> None:
             if (tool == "ib_write_lat" and not ours) != (which == "first"):
                 continue
             for qps in (1, 8) if tool.endswith("_bw") else (1,):
-                # Credits of ib_send_bw go by the order in which the server's QPs came up.  softwarp's connects run in
-                # parallel; where they overtake each other, perftest waits for ever.
-                pairs = tool == "ib_send_bw" and qps > 1 and ours
-                attempt(f"{phase}: {tool}, {qps} QP{'s' if qps > 1 else ''}, {side}", run_pairs if pairs else run_perftest,
-                        tool, qps, ours)
+                attempt(f"{phase}: {tool}, {qps} QP{'s' if qps > 1 else ''}, {side}", run_perftest, tool, qps, ours)
 
 
 def main() -> int:
