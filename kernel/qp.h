@@ -348,6 +348,8 @@ int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
 int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
 		 const struct ib_recv_wr **bad);
 
+/* srq.c: is there a request?  Others may take it.  Softirq or process context. */
+bool swp_srq_posted(struct swp_srq *srq);
 /* srq.c: the next request, as swp_rqe_fetch().  Socket lock held. */
 int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx);
 

@@ -48,8 +48,7 @@ static bool rqe_posted(const struct swp_qp *qp)
 {
 	/* only a first look, take_rqe() is the one that counts */
 	if (qp->srq)
-		return READ_ONCE(swp_ring_ctrl(&qp->srq->ring)->prod) !=
-		       READ_ONCE(qp->srq->cons);
+		return swp_srq_posted(qp->srq);
 	return qp->rq.entries &&
 	       READ_ONCE(swp_ring_ctrl(&qp->rq)->prod) != qp->rq_cons;
 }

@@ -178,13 +178,13 @@ struct swp_cq {
 struct swp_srq {
 	struct ib_srq base;
 	struct swp_device *dev;
-	struct swp_ring ring;
 	u32 max_sge;
 	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
+	struct swp_ring ring;	/* replaced with post_lock held, too */
 	u32 cons;
 	u32 limit;		/* event when fewer are left; 0 = none wanted */
 	bool broken;		/* the owner was told */
-	spinlock_t post_lock;	/* kernel posters; irq safe */
+	spinlock_t post_lock;	/* kernel posters; irq safe, inside lock */
 };
 
 #define to_swp_srq(x)	container_of(x, struct swp_srq, base)

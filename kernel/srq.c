@@ -20,9 +20,19 @@ static void srq_event(struct swp_srq *srq, enum ib_event_type type)
 		srq->base.event_handler(&ev, srq->base.srq_context);
 }
 
+bool swp_srq_posted(struct swp_srq *srq)
+{
+	bool posted;
+
+	/* without it the ring might go */
+	spin_lock_bh(&srq->lock);
+	posted = READ_ONCE(swp_ring_ctrl(&srq->ring)->prod) != srq->cons;
+	spin_unlock_bh(&srq->lock);
+	return posted;
+}
+
 int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx)
 {
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&srq->ring);
 	bool low = false, broken = false;
 	u32 left = 0;
 	int ret;
@@ -32,7 +42,7 @@ int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx)
 	if (rx->in_msg) {
 		srq->cons++;
 		/* pairs with the poster's acquire load of cons */
-		smp_store_release(&ctrl->cons, srq->cons);
+		smp_store_release(&swp_ring_ctrl(&srq->ring)->cons, srq->cons);
 		low = srq->limit && left < srq->limit;
 		if (low)
 			srq->limit = 0;
@@ -49,6 +59,11 @@ int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx)
 	return ret;
 }
 
+static u32 rqe_stride(u32 max_sge)
+{
+	return sizeof(struct swp_rqe) + max_sge * sizeof(struct swp_sge);
+}
+
 int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		   struct ib_udata *udata)
 {
@@ -56,7 +71,6 @@ int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 	struct swp_create_srq_resp resp = {};
 	struct swp_ucontext *uctx = NULL;
-	u32 stride;
 	int ret;
 
 	if (attr->srq_type != IB_SRQT_BASIC)
@@ -81,8 +95,8 @@ int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 	srq->limit = attr->attr.srq_limit;
 	spin_lock_init(&srq->lock);
 	spin_lock_init(&srq->post_lock);
-	stride = sizeof(struct swp_rqe) + srq->max_sge * sizeof(struct swp_sge);
-	ret = swp_ring_alloc(&srq->ring, attr->attr.max_wr, stride, uctx);
+	ret = swp_ring_alloc(&srq->ring, attr->attr.max_wr,
+			     rqe_stride(srq->max_sge), uctx);
 	if (ret)
 		goto err_count;
 	attr->attr.max_wr = srq->ring.entries;
@@ -115,22 +129,103 @@ int swp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	return 0;
 }
 
+/*
+ * A ring to take the place of the queue's, of which its program is told: the
+ * command has no response but where the program wants one written.
+ */
+static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
+		       struct swp_ring *ring)
+{
+	struct swp_modify_srq_resp resp = {};
+	struct swp_modify_srq_req req = {};
+	struct swp_ucontext *uctx = NULL;
+	int ret;
+
+	if (!max_wr || max_wr > swp_params.max_srq_wr)
+		return -EINVAL;
+	if (udata) {
+		/* one that cannot follow would post into the old ring for ever */
+		if (udata->inlen < sizeof(req))
+			return -EOPNOTSUPP;
+		ret = ib_copy_from_udata(&req, udata, sizeof(req));
+		if (ret)
+			return ret;
+		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
+						 base);
+	}
+	ret = swp_ring_alloc(ring, max_wr, rqe_stride(srq->max_sge), uctx);
+	if (ret || !udata)
+		return ret;
+	resp.ring_key = swp_ring_key(ring);
+	resp.ring_bytes = ring->bytes;
+	resp.entries = ring->entries;
+	/* once the rings have changed places there is no way back */
+	if (copy_to_user(u64_to_user_ptr(req.resp_addr), &resp, sizeof(resp))) {
+		swp_ring_free(ring);
+		return -EFAULT;
+	}
+	return 0;
+}
+
+/*
+ * srq->lock and post_lock held.  What waits keeps its number, so that all who
+ * count go on from where they were.  The program's own count is read once; what
+ * it wrote into the requests is checked when they are taken.
+ * -EINVAL: the new ring is too small for what waits, or there is no telling.
+ */
+static int move_rqes(struct swp_srq *srq, struct swp_ring *to)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(to);
+	const struct swp_rqe *src;
+	u32 i, prod, num, num_sge;
+
+	/* pairs with the poster's release of prod */
+	prod = smp_load_acquire(&swp_ring_ctrl(&srq->ring)->prod);
+	num = prod - srq->cons;
+	if (srq->broken || num > srq->ring.entries || num > to->entries)
+		return -EINVAL;
+	for (i = srq->cons; i != prod; i++) {
+		src = swp_ring_slot(&srq->ring, i);
+		num_sge = min(READ_ONCE(src->num_sge), srq->max_sge);
+		memcpy(swp_ring_slot(to, i), src,
+		       sizeof(*src) + num_sge * sizeof(struct swp_sge));
+	}
+	ctrl->cons = srq->cons;
+	/* pairs with the engine's acquire load of prod */
+	smp_store_release(&ctrl->prod, prod);
+	swap(srq->ring, *to);
+	return 0;
+}
+
 int swp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		   enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
+	bool resize = mask & IB_SRQ_MAX_WR;
+	struct swp_ring ring = {};
+	unsigned long flags;
+	u32 limit;
 	int ret = 0;
 
-	if (mask & ~IB_SRQ_LIMIT)
+	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
 		return -EOPNOTSUPP;
-	if (!(mask & IB_SRQ_LIMIT))
-		return 0;
+	if (resize)
+		ret = alloc_other(srq, attr->max_wr, udata, &ring);
+	if (ret)
+		return ret;
 	spin_lock_bh(&srq->lock);
-	if (attr->srq_limit > srq->ring.entries)
+	spin_lock_irqsave(&srq->post_lock, flags);
+	limit = mask & IB_SRQ_LIMIT ? attr->srq_limit : srq->limit;
+	if (limit > (resize ? ring.entries : srq->ring.entries))
 		ret = -EINVAL;
-	else
-		srq->limit = attr->srq_limit;
+	else if (resize)
+		ret = move_rqes(srq, &ring);
+	if (!ret)
+		srq->limit = limit;
+	spin_unlock_irqrestore(&srq->post_lock, flags);
 	spin_unlock_bh(&srq->lock);
+	/* the one that is not in use */
+	swp_ring_free(&ring);
 	return ret;
 }
 
@@ -138,9 +233,11 @@ int swp_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 
+	spin_lock_bh(&srq->lock);
 	attr->max_wr = srq->ring.entries;
 	attr->max_sge = srq->max_sge;
-	attr->srq_limit = READ_ONCE(srq->limit);
+	attr->srq_limit = srq->limit;
+	spin_unlock_bh(&srq->lock);
 	return 0;
 }
 
@@ -149,14 +246,13 @@ int swp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 	unsigned long flags;
-	int ret;
+	int ret = -EINVAL;
 
-	if (srq->ring.entry) {
-		*bad = wr;
-		return -EINVAL;
-	}
 	spin_lock_irqsave(&srq->post_lock, flags);
-	ret = swp_rqe_post(&srq->ring, srq->max_sge, wr, bad);
+	if (srq->ring.entry)
+		*bad = wr;
+	else
+		ret = swp_rqe_post(&srq->ring, srq->max_sge, wr, bad);
 	spin_unlock_irqrestore(&srq->post_lock, flags);
 	return ret;
 }

@@ -83,7 +83,25 @@ struct swp_create_srq_resp {
 	__u32 reserved;
 };
 
-/* No request or response tails: alloc_pd, reg_mr, dereg_mr, modify, query. */
+/*
+ * modify_srq that sets max_wr.  The command has no response, so this says where
+ * the kernel is to write one.  The RQEs that were not taken are in the new ring
+ * under the indices that they had; its prod and cons are those of the old one,
+ * which the kernel does not look at any more.  Until the command returns the
+ * program must not post.
+ */
+struct swp_modify_srq_req {
+	__aligned_u64 resp_addr; /* of a struct swp_modify_srq_resp */
+};
+
+/* Written before anything changes: it counts only if the command succeeds. */
+struct swp_modify_srq_resp {
+	__aligned_u64 ring_key;	/* mmap offset of the new ring */
+	__u32 ring_bytes;	/* mmap length, a multiple of the page size */
+	__u32 entries;		/* power of two, >= max_wr; stride stays */
+};
+
+/* No request or response tails: alloc_pd, reg_mr, dereg_mr, other modify, query. */
 
 /* Rings ------------------------------------------------------------------- */
 

@@ -788,6 +788,141 @@ static void shared_limit(struct kunit *test)
 	pair_drop(p);
 }
 
+struct flood {
+	struct ib_cqe cqe;
+	atomic_t good;
+	atomic_t flushed;
+	atomic_t other;
+};
+
+static void flood_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct flood *f = container_of(wc->wr_cqe, struct flood, cqe);
+
+	if (wc->status == IB_WC_SUCCESS)
+		atomic_inc(&f->good);
+	else if (wc->status == IB_WC_WR_FLUSH_ERR)
+		atomic_inc(&f->flushed);
+	else
+		atomic_inc(&f->other);
+}
+
+static int resize(struct end *e, u32 max_wr)
+{
+	struct ib_srq_attr attr = { .max_wr = max_wr };
+
+	return ib_modify_srq(e->srq, &attr, IB_SRQ_MAX_WR);
+}
+
+/* What waits in a shared receive queue goes along into one of another size. */
+static void shared_resize(struct kunit *test)
+{
+	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ, true });
+	struct ib_srq_attr attr;
+	struct req *r, s;
+	int i, got = 0, posted;
+
+	KUNIT_EXPECT_TRUE(test, p->b.id->device->attrs.device_cap_flags &
+				IB_DEVICE_SRQ_RESIZE);
+	r = kvcalloc(4 * DEPTH, sizeof(*r), GFP_KERNEL);
+	if (!r) {
+		pair_drop(p);
+		KUNIT_FAIL_AND_ABORT(test, "no memory");
+	}
+	for (posted = 0; posted < DEPTH; posted++)
+		must(test, post_recv(&p->b, NULL, &r[posted]), "receive");
+	KUNIT_EXPECT_EQ(test, post_recv(&p->b, NULL, &r[posted]), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, resize(&p->b, DEPTH / 2), -EINVAL);
+	KUNIT_EXPECT_EQ(test, resize(&p->b, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, resize(&p->b, U32_MAX), -EINVAL);
+	KUNIT_EXPECT_EQ(test, post_recv(&p->b, NULL, &r[posted]), -ENOMEM);
+
+	must(test, resize(&p->b, 4 * DEPTH), "resize");
+	must(test, ib_query_srq(p->b.srq, &attr), "query");
+	KUNIT_EXPECT_EQ(test, attr.max_wr, 4 * DEPTH);
+	for (; posted < 4 * DEPTH; posted++)
+		must(test, post_recv(&p->b, NULL, &r[posted]), "receive");
+	KUNIT_EXPECT_EQ(test, post_recv(&p->b, NULL, &s), -ENOMEM);
+
+	/* each in its turn, to the last, while the queue shrinks */
+	for (i = DEPTH; i >= 1; i /= 2) {
+		for (; posted - got > i && !failed(test); got++) {
+			must(test, post_send(&p->a, NULL, 0, 0, &s), "send");
+			EXPECT_STATUS(&p->a, &s, IB_WC_SUCCESS);
+			EXPECT_STATUS(&p->b, &r[got], IB_WC_SUCCESS);
+		}
+		if (failed(test))
+			break;
+		if (i > 1)
+			KUNIT_EXPECT_EQ(test, resize(&p->b, i / 2), -EINVAL);
+		must(test, resize(&p->b, i), "resize");
+	}
+	pair_drop(p);
+	kvfree(r);
+}
+
+/* A receive that posts itself again, in whatever context it completes */
+struct again {
+	struct ib_cqe cqe;
+	struct end *e;
+	atomic_t *left;
+	atomic_t *bad;
+};
+
+static void again_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct again *r = container_of(wc->wr_cqe, struct again, cqe);
+	struct ib_recv_wr wr = { .wr_cqe = &r->cqe };
+
+	if (wc->status != IB_WC_SUCCESS || ib_post_srq_recv(r->e->srq, &wr, NULL))
+		atomic_inc(r->bad);
+	atomic_dec(r->left);
+}
+
+/* Resized by one while others post and take. */
+static void shared_resize_in_use(struct kunit *test)
+{
+	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ, true });
+	atomic_t left = ATOMIC_INIT(1500), bad = ATOMIC_INIT(0);
+	unsigned long limit = jiffies + PATIENCE;
+	struct again r[DEPTH / 2] = {};
+	struct flood sent = { .cqe.done = flood_done };
+	struct ib_send_wr wr = {
+		.wr_cqe = &sent.cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	int i, posted = 0, to_send = 1500;
+
+	for (i = 0; i < DEPTH / 2; i++) {
+		struct ib_recv_wr recv = { .wr_cqe = &r[i].cqe };
+
+		r[i] = (struct again){ { again_done }, &p->b, &left, &bad };
+		must(test, ib_post_srq_recv(p->b.srq, &recv, NULL), "receive");
+	}
+	for (i = 0; atomic_read(&left) && time_before(jiffies, limit); i++) {
+		static const u32 sizes[] = { DEPTH, DEPTH / 2, 1000 };
+
+		must(test, resize(&p->b, sizes[i % 3]), "resize");
+		/* no more on their way than there are receives */
+		while (posted < to_send &&
+		       posted - atomic_read(&sent.good) < DEPTH / 2 &&
+		       posted - (to_send - atomic_read(&left)) < DEPTH / 2) {
+			must(test, ib_post_send(p->a.qp, &wr, NULL), "send");
+			posted++;
+		}
+		if (failed(test) || atomic_read(&bad))
+			break;
+		cond_resched();
+	}
+	KUNIT_EXPECT_EQ(test, atomic_read(&left), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&bad), 0);
+	KUNIT_EXPECT_GT(test, i, 3);
+	end_drain(&p->a);
+	KUNIT_EXPECT_EQ(test, atomic_read(&sent.good), to_send);
+	pair_drop(p);
+}
+
 static void atomics(struct kunit *test)
 {
 	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ });
@@ -891,25 +1026,6 @@ static void post_in_atomic(struct kunit *test)
 		EXPECT_STATUS(&p->b, &r, IB_WC_SUCCESS);
 	}
 	pair_drop(p);
-}
-
-struct flood {
-	struct ib_cqe cqe;
-	atomic_t good;
-	atomic_t flushed;
-	atomic_t other;
-};
-
-static void flood_done(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct flood *f = container_of(wc->wr_cqe, struct flood, cqe);
-
-	if (wc->status == IB_WC_SUCCESS)
-		atomic_inc(&f->good);
-	else if (wc->status == IB_WC_WR_FLUSH_ERR)
-		atomic_inc(&f->flushed);
-	else
-		atomic_inc(&f->other);
 }
 
 /*
@@ -1059,6 +1175,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(sends_direct),
 	KUNIT_CASE(sends_shared),
 	KUNIT_CASE(shared_limit),
+	KUNIT_CASE(shared_resize),
+	KUNIT_CASE(shared_resize_in_use),
 	KUNIT_CASE(write_and_remote_invalidate),
 	KUNIT_CASE(read_with_invalidate),
 	KUNIT_CASE(wrong_key),
