@@ -221,9 +221,23 @@ int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *
     return 0;
 }
 
-int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int, void *, std::size_t cmd_size) {
-    expect_size(cmd_size, 24);
-    return failure();
+int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int mask, void *cmd, std::size_t cmd_size) {
+    if ((mask & IBV_SRQ_MAX_WR) == 0) {
+        expect_size(cmd_size, 24);
+        return failure();
+    }
+    expect_size(cmd_size, 24 + sizeof(swp_modify_srq_req));
+    if (const auto hook = std::exchange(kernel.in_resize_srq, nullptr))
+        hook();
+    const int error = failure();
+    if (error != 0)
+        return error;
+    swp_modify_srq_req request{};
+    std::memcpy(&request, static_cast<char *>(cmd) + 24, sizeof(request));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI carries addresses as integers
+    std::memcpy(reinterpret_cast<void *>(request.resp_addr), &kernel.resized_srq,
+                sizeof(kernel.resized_srq));
+    return 0;
 }
 
 int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *attr, void *, std::size_t cmd_size) {

@@ -24,6 +24,7 @@ struct FakeKernel {
     std::uint64_t cq_key = 0;
     swp_resize_cq_resp resized{};
     swp_create_srq_resp srq{};
+    swp_modify_srq_resp resized_srq{};
     swp_create_qp_resp qp{};
     std::uint32_t qp_num = 100;
     std::uint64_t fw_ver = 0;
@@ -44,6 +45,7 @@ struct FakeKernel {
     softwarp::abi34::VerbsContextOps ops{};
     std::function<void()> in_destroy_qp; // runs once the kernel has forgotten the QP
     std::function<void()> in_resize_cq;  // runs before the kernel answers
+    std::function<void()> in_resize_srq; // likewise
     std::uint32_t qp_comp_mask = 0;      // of an extended creation
 };
 

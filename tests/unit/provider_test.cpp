@@ -32,7 +32,8 @@ constexpr std::uint64_t rq_at = 0x20000;
 constexpr std::uint64_t cq_at = 0x30000;
 constexpr std::uint64_t cq2_at = 0x40000;
 constexpr std::uint64_t srq_at = 0x50000;
-constexpr std::size_t file_bytes = 0x60000;
+constexpr std::uint64_t srq2_at = 0x60000;
+constexpr std::size_t file_bytes = 0x70000;
 constexpr std::size_t arm_at = 192;
 constexpr std::size_t kick_at = 128;
 
@@ -57,6 +58,7 @@ class Provider : public testing::Test {
                       .entries = 4,
                       .stride = 48,
                       .reserved = 0};
+        kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 4096 + 4096, .entries = 8};
         sysfs.abi_ver = 1;
         device = registered->alloc_device(&sysfs);
         ASSERT_NE(device, nullptr);
@@ -351,6 +353,97 @@ TEST_F(Provider, SrqFailuresLeaveNothing) {
     kernel.next_error = ENOMEM;
     EXPECT_EQ(kernel.ops.create_srq(&pd, &attr), nullptr);
     EXPECT_EQ(errno, ENOMEM);
+}
+
+class ProviderSrq : public Provider {
+  protected:
+    void create() {
+        open();
+        ibv_srq_init_attr attr{};
+        attr.attr = {.max_wr = 3, .max_sge = 2, .srq_limit = 0};
+        srq = kernel.ops.create_srq(&pd, &attr);
+        ASSERT_NE(srq, nullptr);
+    }
+    int post(std::uint64_t id) {
+        ibv_recv_wr wr{};
+        ibv_recv_wr *bad = nullptr;
+        wr.wr_id = id;
+        wr.sg_list = sg.data();
+        wr.num_sge = 2;
+        return kernel.ops.post_srq_recv(srq, &wr, &bad);
+    }
+    int resize(std::uint32_t max_wr, int mask = IBV_SRQ_MAX_WR) {
+        ibv_srq_attr attr{.max_wr = max_wr, .max_sge = 0, .srq_limit = 1};
+        return kernel.ops.modify_srq(srq, &attr, mask);
+    }
+    // The counters that the kernel writes into the new ring.
+    void taken_along(std::uint32_t prod, std::uint32_t cons) {
+        poke<std::uint32_t>(srq2_at, prod);
+        poke<std::uint32_t>(srq2_at + 64, cons);
+    }
+
+    ibv_srq *srq = nullptr;
+    std::array<ibv_sge, 2> sg{};
+};
+
+TEST_F(ProviderSrq, GoesOnInAnotherRing) {
+    create();
+    for (std::uint64_t i = 0; i < 4; ++i)
+        ASSERT_EQ(post(i), 0);
+    kernel.next_error = EINVAL;
+    EXPECT_EQ(resize(1), EINVAL);
+    EXPECT_EQ(post(4), ENOMEM) << "as it was";
+    EXPECT_EQ(peek<std::uint32_t>(srq_at), 4U);
+
+    taken_along(4, 1);
+    ASSERT_EQ(resize(8, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
+    for (std::uint64_t i = 4; i < 9; ++i)
+        EXPECT_EQ(post(i), 0);
+    EXPECT_EQ(post(9), ENOMEM);
+    EXPECT_EQ(peek<std::uint32_t>(srq_at), 4U) << "nobody writes there any more";
+    EXPECT_EQ(peek<std::uint32_t>(srq2_at), 9U);
+    EXPECT_EQ(peek<std::uint64_t>(srq2_at + 4096 + 4 * 48), 4U);
+    EXPECT_EQ(peek<std::uint64_t>(srq2_at + 4096 + 0 * 48), 8U);
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
+}
+
+TEST_F(ProviderSrq, WhoseNewRingIsNotToBeHad) {
+    create();
+    ASSERT_EQ(post(0), 0);
+    kernel.resized_srq.ring_key = 1;
+    EXPECT_EQ(resize(8), EINVAL);
+    kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 4096, .entries = 8};
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(resize(8), EPROTO);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible shared receive queue (8 x"),
+              std::string::npos);
+    EXPECT_EQ(post(1), ENOMEM) << "nobody would see it";
+    EXPECT_EQ(peek<std::uint32_t>(srq_at), 1U);
+    kernel.resized_srq.ring_bytes = 8192;
+    taken_along(1, 0);
+    EXPECT_EQ(resize(8), 0) << "another attempt may do";
+    EXPECT_EQ(post(1), 0);
+    EXPECT_EQ(peek<std::uint32_t>(srq2_at), 2U);
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
+}
+
+// Posted to while the command is under way, the ring must be the new one.
+TEST_F(ProviderSrq, PostsWaitForTheNewRing) {
+    create();
+    ASSERT_EQ(post(0), 0);
+    std::thread poster;
+    int posted = -1;
+    kernel.in_resize_srq = [&] {
+        poster = std::thread{[&] { posted = post(1); }};
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        taken_along(1, 0);
+    };
+    ASSERT_EQ(resize(8), 0);
+    poster.join();
+    EXPECT_EQ(posted, 0);
+    EXPECT_EQ(peek<std::uint32_t>(srq_at), 1U);
+    EXPECT_EQ(peek<std::uint32_t>(srq2_at), 2U);
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
 }
 
 // CQ ------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (attr->comp_mask != 0)
         return EINVAL;
-    cq.acquire(cq.lock);
+    acquire(cq, cq.lock);
     const int error = take(cq);
     if (error != 0)
         end_poll(ibcq); // which the program does not call then
@@ -227,7 +227,7 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (max < 0)
         return -EINVAL;
-    cq.acquire(cq.lock);
+    acquire(cq, cq.lock);
     const int n = cq.ring.poll(max, wc);
     cq.lock.unlock();
     return n;
@@ -235,7 +235,7 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {
     Cq &cq = *to_cq(ibcq);
-    cq.acquire(cq.arm_lock);
+    acquire(cq, cq.arm_lock);
     cq.ring.arm(solicited_only != 0);
     cq.arm_lock.unlock();
     return 0;

@@ -50,8 +50,20 @@ struct Context {
     QpTable *qps;
 };
 
-// A CQ changes its ring when it is resized.  Meanwhile nobody may poll or arm it,
-// and who would sleep on it must not be told that it is empty: they wait.
+// A CQ or an SRQ changes its ring when it is resized.  Meanwhile nobody may work
+// on it, and who would sleep on a CQ must not be told that it is empty: they wait.
+// Takes @lock, which is one of the object's, at a time when the ring stays.
+template<class T>
+void acquire(T &object, Spinlock &lock) noexcept {
+    for (;;) {
+        lock.lock();
+        if (!object.moving) [[likely]]
+            return;
+        lock.unlock();
+        const std::lock_guard wait{object.resize_mutex};
+    }
+}
+
 struct Cq {
     abi34::VerbsCq base{};
     Mapping memory;
@@ -63,23 +75,16 @@ struct Cq {
     bool moving = false;       // the ring is being replaced; written with both locks held
     CompletionRing ring;
     const swp_cqe *current = nullptr; // between start_poll() and end_poll(), with lock held
-
-    // Takes one of the locks at a time when the ring stays.
-    void acquire(Spinlock &which) noexcept {
-        for (;;) {
-            which.lock();
-            if (!moving) [[likely]]
-                return;
-            which.unlock();
-            const std::lock_guard wait{resize_mutex};
-        }
-    }
 };
 
 struct Srq {
     ibv_srq base{};
     Mapping memory;
-    alignas(64) Spinlock lock; // protects queue
+    std::uint32_t stride = 0;
+    std::uint32_t max_sge = 0;
+    std::mutex resize_mutex;   // held while the ring is replaced; taken before the lock
+    alignas(64) Spinlock lock; // protects all below
+    bool moving = false;       // the ring is being replaced
     RecvQueue queue;
 };
 

@@ -22,7 +22,7 @@ void purge(ibv_cq *ibcq, std::uint32_t qp_num) noexcept {
     if (ibcq == nullptr)
         return;
     Cq &cq = *to_cq(ibcq);
-    cq.acquire(cq.lock);
+    acquire(cq, cq.lock);
     cq.ring.purge(qp_num);
     cq.lock.unlock();
 }

@@ -16,20 +16,45 @@ namespace softwarp {
 
 namespace {
 
-// Returns 0 or a positive errno.
-int map_ring(Srq &srq, int cmd_fd, const swp_create_srq_resp &kernel,
-             std::uint32_t max_sge) noexcept {
-    if (!ring_is_sane(kernel.ring_bytes, kernel.entries, kernel.stride, rqe_bytes(max_sge))) {
+// Maps a ring that the kernel has made for the queue, in place of the one that
+// it has.  Returns 0 or a positive errno.
+int map_ring(Srq &srq, std::uint64_t key, std::uint32_t bytes, std::uint32_t entries) noexcept {
+    if (!ring_is_sane(bytes, entries, srq.stride, rqe_bytes(srq.max_sge))) {
         complain("softwarp: the kernel module describes an impossible shared receive queue "
                  "(%u x %u in %u bytes); install module and provider of the same release\n",
-                 kernel.entries, kernel.stride, kernel.ring_bytes);
+                 entries, srq.stride, bytes);
         return EPROTO;
     }
-    const int error = srq.memory.map(cmd_fd, kernel.ring_key, kernel.ring_bytes);
+    const int error = srq.memory.map(srq.base.context->cmd_fd, key, bytes);
     if (error != 0)
         return error;
-    srq.queue = RecvQueue{WorkRing{srq.memory.data(), kernel.entries, kernel.stride}, max_sge};
+    srq.queue = RecvQueue{WorkRing{srq.memory.data(), entries, srq.stride}, srq.max_sge};
     return 0;
+}
+
+void set_moving(Srq &srq, bool moving) noexcept {
+    const std::lock_guard guard{srq.lock};
+    srq.moving = moving;
+}
+
+// The kernel takes what waits along into a new ring, and looks at the old one no
+// more.  Should the new one not be to be mapped, the queue passes for full until
+// another attempt succeeds.
+int resize(Srq &srq, ibv_srq_attr &attr, int attr_mask) noexcept {
+    swp_modify_srq_resp kernel{};
+    Request<ib_uverbs_modify_srq, swp_modify_srq_req> request{
+        swp_modify_srq_req{.resp_addr = reinterpret_cast<std::uintptr_t>(&kernel)}};
+    const std::lock_guard resizing{srq.resize_mutex};
+    set_moving(srq, true);
+    int error =
+        abi34::ibv_cmd_modify_srq(&srq.base, &attr, attr_mask, request.data(), request.size());
+    if (error == 0) {
+        error = map_ring(srq, kernel.ring_key, kernel.ring_bytes, kernel.entries);
+        if (error != 0)
+            srq.queue = RecvQueue{WorkRing{}, srq.max_sge};
+    }
+    set_moving(srq, false);
+    return error;
 }
 
 } // namespace
@@ -45,7 +70,10 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept {
     int error = abi34::ibv_cmd_create_srq(pd, &srq->base, attr, request.data(), request.size(),
                                           response.data(), response.size());
     if (error == 0) {
-        error = map_ring(*srq, pd->context->cmd_fd, response.tail(), attr->attr.max_sge);
+        const swp_create_srq_resp kernel = response.tail();
+        srq->stride = kernel.stride;
+        srq->max_sge = attr->attr.max_sge;
+        error = map_ring(*srq, kernel.ring_key, kernel.ring_bytes, kernel.entries);
         if (error != 0)
             abi34::ibv_cmd_destroy_srq(&srq->base);
     }
@@ -57,6 +85,8 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept {
 }
 
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept {
+    if ((attr_mask & IBV_SRQ_MAX_WR) != 0)
+        return resize(*to_srq(srq), *attr, attr_mask);
     Request<ib_uverbs_modify_srq> request;
     return abi34::ibv_cmd_modify_srq(srq, attr, attr_mask, request.data(), request.size());
 }
@@ -75,8 +105,10 @@ int destroy_srq(ibv_srq *srq) noexcept {
 
 int post_srq_recv(ibv_srq *ibsrq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept {
     Srq &srq = *to_srq(ibsrq);
-    const std::lock_guard guard{srq.lock};
-    return srq.queue.post(wr, bad_wr).error;
+    acquire(srq, srq.lock);
+    const int error = srq.queue.post(wr, bad_wr).error;
+    srq.lock.unlock();
+    return error;
 }
 
 } // namespace softwarp
