@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -923,6 +925,143 @@ TEST(HostileRings, SharedQueueOfTooManyRequests) {
     EXPECT_FALSE(wait_async(
         srq->context, [&](const AsyncEvent &e) { return e.element == srq; },
         Deadline(milliseconds(30))));
+    expect_route_works();
+}
+
+/*
+ * Resizes without the library, which would not let anybody post meanwhile.  Returns 0
+ * or errno.  @words: how much of the request's own part is sent.
+ */
+int resize_by_hand(const ibv_srq *srq, uint32_t max_wr, void *response, unsigned words = 2) {
+    ib_uverbs_cmd_hdr header{};
+    ib_uverbs_modify_srq body{};
+    swp_modify_srq_req request{};
+    std::array<std::byte, sizeof(header) + sizeof(body) + sizeof(request)> command;
+    size_t length = sizeof(header) + sizeof(body) + 4 * words;
+    header.command = IB_USER_VERBS_CMD_MODIFY_SRQ;
+    header.in_words = static_cast<uint16_t>(length / 4);
+    body.srq_handle = srq->handle;
+    body.attr_mask = IBV_SRQ_MAX_WR;
+    body.max_wr = max_wr;
+    request.resp_addr = reinterpret_cast<uint64_t>(response);
+    std::memcpy(command.data(), &header, sizeof(header));
+    std::memcpy(command.data() + sizeof(header), &body, sizeof(body));
+    std::memcpy(command.data() + sizeof(header) + sizeof(body), &request, sizeof(request));
+    ssize_t written = write(srq->context->cmd_fd, command.data(), length);
+    return written == static_cast<ssize_t>(length) ? 0 : errno;
+}
+
+/* A provider that could not follow is refused, and nothing changes then. */
+TEST(HostileRings, ResizedWithoutPlaceForTheAnswer) {
+    ExposedSrq exposed;
+    ibv_srq *srq = exposed.srq.get();
+    swp_modify_srq_resp response{};
+    EXPECT_EQ(resize_by_hand(srq, 100, &response, 0), EOPNOTSUPP);
+    EXPECT_EQ(resize_by_hand(srq, 100, &response, 1), EOPNOTSUPP);
+    EXPECT_EQ(resize_by_hand(srq, 100, nullptr), EFAULT);
+    EXPECT_EQ(resize_by_hand(srq, 100, reinterpret_cast<void *>(0xffff888000000000)), EFAULT);
+    Buffer unreadable(4096, PROT_READ);
+    EXPECT_EQ(resize_by_hand(srq, 100, unreadable.data()), EFAULT);
+    ibv_srq_attr attr{};
+    ASSERT_EQ(ibv_query_srq(srq, &attr), 0);
+    EXPECT_EQ(attr.max_wr, 16U);
+    for (uint64_t i = 0; i < 4; i++) {
+        ASSERT_EQ(post_srq_recv(srq, i, {}), 0);
+        exposed.pairs[i % 2]->c().send(i, {});
+        expect_success(exposed.pairs[i % 2]->s().rcq(), i, IBV_WC_RECV, 0);
+    }
+}
+
+/* More requests than the ring has room for is nothing that could be moved. */
+TEST(HostileRings, ResizedWithTooManyRequests) {
+    ExposedSrq exposed;
+    for (uint32_t prod : {17U, 1000U, 0x80000000U, ~0U}) {
+        std::atomic_ref(exposed.ctrl->prod).store(prod);
+        for (uint32_t max_wr : {1U, 16U, 32768U}) {
+            swp_modify_srq_resp response{};
+            EXPECT_EQ(resize_by_hand(exposed.srq.get(), max_wr, &response), EINVAL);
+        }
+    }
+    std::atomic_ref(exposed.ctrl->prod).store(0);
+    ASSERT_EQ(post_srq_recv(exposed.srq.get(), 8, {}), 0);
+    exposed.pairs[0]->c().send(1, {});
+    expect_success(exposed.pairs[0]->s().rcq(), 8, IBV_WC_RECV, 0);
+}
+
+/*
+ * Threads resize one queue at the same time, others write nonsense into each ring
+ * that it ever had or is about to get, and messages come in.
+ */
+TEST(HostileRings, ResizedWhileSpoiled) {
+    constexpr size_t kKept = 6;
+    for (uint64_t seed = 0; seed < full_or_quick<uint64_t>(25, 6); seed++) {
+        SCOPED_TRACE(seed);
+        ExposedSrq exposed;
+        const ibv_srq *srq = exposed.srq.get();
+        std::atomic<bool> stop{false};
+        std::array<swp_modify_srq_resp, 2> responses{};
+        std::vector<std::thread> threads;
+        for (uint64_t r = 0; r < responses.size(); r++)
+            threads.emplace_back([&, r] {
+                Random random(2 * seed + r);
+                for (unsigned i = 0; !stop && i < 400; i++)
+                    resize_by_hand(srq, 1 + static_cast<uint32_t>(random.below(100)),
+                                   &responses[r]);
+            });
+        threads.emplace_back([&] {
+            Random random(seed + 1000);
+            std::deque<Mapping> rings;
+            std::set<uint64_t> known;
+            while (!stop) {
+                for (swp_modify_srq_resp &response : responses) {
+                    uint64_t key = std::atomic_ref(response.ring_key).load();
+                    if (!known.insert(key).second)
+                        continue;
+                    void *at = mmap(nullptr, 4096 * 2, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                    srq->context->cmd_fd, static_cast<off_t>(key));
+                    if (at == MAP_FAILED)
+                        continue; /* gone, or of another size */
+                    rings.push_back({static_cast<uint8_t *>(at), 4096 * 2});
+                    if (rings.size() > kKept) {
+                        munmap(rings.front().start, rings.front().size);
+                        rings.pop_front();
+                    }
+                }
+                for (const Mapping &ring : rings) {
+                    auto *ctrl = reinterpret_cast<swp_ring_ctrl *>(ring.start);
+                    /* mostly what passes the first look */
+                    uint32_t prod = ctrl->cons + static_cast<uint32_t>(random.below(20));
+                    if (random.below(50) == 0)
+                        prod = static_cast<uint32_t>(random.next());
+                    std::atomic_ref(ctrl->prod).store(prod);
+                    if (random.below(8) == 0)
+                        ctrl->cons = static_cast<uint32_t>(random.next());
+                    for (size_t at = SWP_RING_DATA_OFF; at + 32 <= ring.size; at += 32) {
+                        auto *rqe = reinterpret_cast<swp_rqe *>(ring.start + at);
+                        rqe->num_sge = random.below(4) == 0
+                                           ? static_cast<uint32_t>(random.next())
+                                           : static_cast<uint32_t>(random.below(2));
+                        rqe->wr_id = random.next();
+                    }
+                }
+            }
+            for (const Mapping &ring : rings)
+                munmap(ring.start, ring.size);
+        });
+        /* They fail sooner or later; what they complete with does not matter. */
+        for (unsigned i = 0; i < 200; i++)
+            for (auto &pair : exposed.pairs) {
+                ibv_send_wr wr{}, *bad = nullptr;
+                wr.opcode = IBV_WR_SEND;
+                wr.send_flags = IBV_SEND_SIGNALED;
+                (void)ibv_post_send(pair->c().qp(), &wr, &bad);
+                try_wc(pair->c().scq());
+                try_wc(pair->s().rcq());
+            }
+        stop = true;
+        for (std::thread &thread : threads)
+            thread.join();
+    }
     expect_route_works();
 }
 
