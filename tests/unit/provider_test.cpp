@@ -156,7 +156,7 @@ TEST_F(Provider, SetsTheSlotsItHasAndNoOthers) {
     int set = 0;
     for (const void *slot : slots)
         set += slot != nullptr;
-    EXPECT_EQ(set, 31);
+    EXPECT_EQ(set, 34);
 }
 
 TEST_F(Provider, NewerModule) {
@@ -296,6 +296,67 @@ TEST_F(Provider, Windows) {
     kernel.next_error = ENOMEM;
     EXPECT_EQ(kernel.ops.alloc_mw(&pd, IBV_MW_TYPE_1), nullptr);
     EXPECT_EQ(errno, ENOMEM);
+}
+
+// Domains -------------------------------------------------------------------------
+
+TEST_F(Provider, ParentDomainIsAnotherHandle) {
+    open();
+    ibv_pd *own = kernel.ops.alloc_pd(context);
+    ASSERT_NE(own, nullptr);
+    own->handle = 77;
+    ibv_td_init_attr td_attr{};
+    ibv_td *td = kernel.ops.alloc_td(context, &td_attr);
+    ASSERT_NE(td, nullptr);
+    EXPECT_EQ(td->context, context);
+    ibv_parent_domain_init_attr attr{};
+    attr.pd = own;
+    attr.td = td;
+    attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    ibv_pd *parent = kernel.ops.alloc_parent_domain(context, &attr);
+    ASSERT_NE(parent, nullptr);
+    EXPECT_EQ(parent->context, context);
+    EXPECT_EQ(parent->handle, 77U);
+    attr.td = nullptr;
+    ibv_pd *other = kernel.ops.alloc_parent_domain(context, &attr);
+    ASSERT_NE(other, nullptr);
+    EXPECT_EQ(kernel.pds, 1) << "the kernel knows of one";
+
+    EXPECT_EQ(kernel.ops.dealloc_td(td), EBUSY);
+    EXPECT_EQ(kernel.ops.dealloc_pd(own), EBUSY);
+    EXPECT_EQ(kernel.ops.dealloc_pd(parent), 0);
+    EXPECT_EQ(kernel.ops.dealloc_td(td), 0);
+    EXPECT_EQ(kernel.ops.dealloc_pd(own), EBUSY);
+    EXPECT_EQ(kernel.ops.dealloc_pd(other), 0);
+    EXPECT_EQ(kernel.pds, 1);
+    EXPECT_EQ(kernel.ops.dealloc_pd(own), 0);
+}
+
+TEST_F(Provider, DomainsThatCannotBe) {
+    open();
+    ibv_td_init_attr td_attr{.comp_mask = 1};
+    EXPECT_EQ(kernel.ops.alloc_td(context, &td_attr), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    ibv_parent_domain_init_attr attr{};
+    EXPECT_EQ(kernel.ops.alloc_parent_domain(context, &attr), nullptr);
+    EXPECT_EQ(errno, EINVAL) << "without a PD";
+    ibv_context foreign{};
+    ibv_pd theirs{.context = &foreign, .handle = 0};
+    attr.pd = &theirs;
+    EXPECT_EQ(kernel.ops.alloc_parent_domain(context, &attr), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    attr.pd = kernel.ops.alloc_pd(context);
+    ibv_td td{.context = &foreign};
+    attr.td = &td;
+    EXPECT_EQ(kernel.ops.alloc_parent_domain(context, &attr), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    attr.td = nullptr;
+    for (const std::uint32_t mask : {std::uint32_t{IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS}, 4U}) {
+        attr.comp_mask = mask;
+        EXPECT_EQ(kernel.ops.alloc_parent_domain(context, &attr), nullptr);
+        EXPECT_EQ(errno, EOPNOTSUPP);
+    }
+    EXPECT_EQ(kernel.ops.dealloc_pd(attr.pd), 0);
 }
 
 // SRQ -----------------------------------------------------------------------------
@@ -596,6 +657,8 @@ TEST_F(ProviderCqEx, RefusesWhatItHasNot) {
         EXPECT_EQ(errno, EOPNOTSUPP);
     }
     EXPECT_EQ(create(0, IBV_CQ_INIT_ATTR_MASK_PD), nullptr);
+    EXPECT_EQ(errno, EINVAL) << "without one";
+    EXPECT_EQ(create(0, 4), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     EXPECT_EQ(create(0, IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);

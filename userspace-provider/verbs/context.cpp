@@ -22,7 +22,9 @@ namespace {
 constexpr abi34::VerbsContextOps context_ops = [] {
     abi34::VerbsContextOps ops{};
     ops.alloc_mw = alloc_mw;
+    ops.alloc_parent_domain = alloc_parent_domain;
     ops.alloc_pd = alloc_pd;
+    ops.alloc_td = alloc_td;
     ops.async_event = async_event;
     ops.bind_mw = bind_mw;
     ops.create_cq = create_cq;
@@ -32,6 +34,7 @@ constexpr abi34::VerbsContextOps context_ops = [] {
     ops.create_srq = create_srq;
     ops.dealloc_mw = dealloc_mw;
     ops.dealloc_pd = dealloc_pd;
+    ops.dealloc_td = dealloc_td;
     ops.dereg_mr = dereg_mr;
     ops.destroy_cq = destroy_cq;
     ops.destroy_qp = destroy_qp;

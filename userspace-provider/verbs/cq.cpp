@@ -169,14 +169,20 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
     return created != nullptr ? &created->base.cq : nullptr;
 }
 
-// A CQ for one thread alone is the same as any other here; the kernel stops one
-// that is overrun, whatever its owner says.
+// A CQ for one thread alone, by a flag or by its parent domain, is the same as any
+// other here: see pd.cpp.  The kernel stops one that is overrun, whatever its
+// owner says.
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept {
+    constexpr std::uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const bool flags_given = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
-    if ((attr->wc_flags & ~known_wc_flags) != 0 ||
-        (attr->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
+    if ((attr->wc_flags & ~known_wc_flags) != 0 || (attr->comp_mask & ~known) != 0 ||
         (flags_given && (attr->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
         errno = EOPNOTSUPP;
+        return nullptr;
+    }
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 &&
+        (attr->parent_domain == nullptr || to_pd(attr->parent_domain)->of == nullptr)) {
+        errno = EINVAL;
         return nullptr;
     }
     std::unique_ptr<Cq> cq{new (std::nothrow) Cq};
@@ -184,10 +190,13 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcep
         errno = ENOMEM;
         return nullptr;
     }
+    // Nothing that the kernel knows of.
+    ibv_cq_init_attr_ex asked = *attr;
+    asked.comp_mask &= ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_PD};
     Request<ib_uverbs_ex_create_cq, NoTail, ExtendedHeader> request;
     Response<ib_uverbs_ex_create_cq_resp, swp_create_cq_resp> response;
     const int error =
-        abi34::ibv_cmd_create_cq_ex(context, attr, &cq->base, request.data(), request.size(),
+        abi34::ibv_cmd_create_cq_ex(context, &asked, &cq->base, request.data(), request.size(),
                                     response.data(), response.size(), 0);
     Cq *created = finish_create(std::move(cq), error, context->cmd_fd, response.tail());
     if (created == nullptr)

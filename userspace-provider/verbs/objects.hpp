@@ -5,6 +5,7 @@
 #ifndef SOFTWARP_VERBS_OBJECTS_HPP
 #define SOFTWARP_VERBS_OBJECTS_HPP
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -48,6 +49,20 @@ class QpTable {
 struct Context {
     abi34::VerbsContext base;
     QpTable *qps;
+};
+
+struct Td {
+    ibv_td base{};
+    std::atomic<unsigned> users{0}; // parent domains
+};
+
+// A protection domain, or a parent domain: another handle of one, which for the
+// kernel is the same.
+struct Pd {
+    ibv_pd base{};
+    Pd *of = nullptr;               // a parent domain's protection domain
+    Td *td = nullptr;               // and its thread domain, if it has one
+    std::atomic<unsigned> users{0}; // parent domains
 };
 
 // A CQ or an SRQ changes its ring when it is resized.  Meanwhile nobody may work
@@ -102,6 +117,8 @@ struct Qp {
 static_assert(std::is_trivial_v<Context>);
 static_assert(std::is_standard_layout_v<Device> && offsetof(Device, base) == 0);
 static_assert(std::is_standard_layout_v<Context> && offsetof(Context, base) == 0);
+static_assert(std::is_standard_layout_v<Td> && offsetof(Td, base) == 0);
+static_assert(std::is_standard_layout_v<Pd> && offsetof(Pd, base) == 0);
 static_assert(std::is_standard_layout_v<Cq> && offsetof(Cq, base) == 0);
 static_assert(std::is_standard_layout_v<Srq> && offsetof(Srq, base) == 0);
 static_assert(std::is_standard_layout_v<Qp> && offsetof(Qp, base) == 0);
@@ -113,6 +130,14 @@ inline Device *to_device(ibv_device *device) {
 inline Context *to_context(ibv_context *context) {
     auto *end = reinterpret_cast<std::byte *>(context);
     return reinterpret_cast<Context *>(end - offsetof(abi34::VerbsContext, context));
+}
+
+inline Td *to_td(ibv_td *td) {
+    return reinterpret_cast<Td *>(td);
+}
+
+inline Pd *to_pd(ibv_pd *pd) {
+    return reinterpret_cast<Pd *>(pd);
 }
 
 inline Cq *to_cq(ibv_cq *cq) {

@@ -23,7 +23,10 @@ void async_event(ibv_context *context, ibv_async_event *event) noexcept;
 
 // pd.cpp
 ibv_pd *alloc_pd(ibv_context *context) noexcept;
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept;
 int dealloc_pd(ibv_pd *pd) noexcept;
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept;
+int dealloc_td(ibv_td *td) noexcept;
 
 // mr.cpp
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va,
