@@ -485,4 +485,113 @@ TEST(CqEx, EventsAsWithAnyOther) {
     pair.drop_server();
 }
 
+/* Domains ---------------------------------------------------------------------------- */
+
+/* A thread domain and a parent domain of a PD with it, on the server's side. */
+struct Domains {
+    Domains() {
+        ibv_td_init_attr td_attr{};
+        td = ibv_alloc_td(context, &td_attr);
+        require(td != nullptr, "ibv_alloc_td");
+        parent = alloc_parent();
+        require(parent != nullptr, "ibv_alloc_parent_domain");
+    }
+    ~Domains() {
+        parent.reset();
+        if (td != nullptr) {
+            EXPECT_EQ(ibv_dealloc_td(td), 0);
+        }
+    }
+    Domains(const Domains &) = delete;
+    Domains &operator=(const Domains &) = delete;
+    Pd alloc_parent() const {
+        ibv_parent_domain_init_attr attr{};
+        attr.pd = pd.get();
+        attr.td = td;
+        return Pd(ibv_alloc_parent_domain(context, &attr));
+    }
+
+    ibv_context *context = cm_context(config().peer_dev);
+    Pd pd = alloc_pd(context);
+    ibv_td *td = nullptr;
+    Pd parent;
+};
+
+/* Regions of the PD are those of the parent domain, and the other way round. */
+TEST(ParentDomain, IsItsPd) {
+    Domains domains;
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = 64;
+    attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD | IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    attr.parent_domain = domains.parent.get();
+    CqEx cq(ibv_create_cq_ex(domains.context, &attr));
+    ASSERT_NE(cq, nullptr);
+    Srq srq = create_srq(domains.parent.get(), 16, 1);
+    for (ibv_pd *of_qp : {domains.parent.get(), domains.pd.get()})
+        for (ibv_pd *of_region : {domains.pd.get(), domains.parent.get()}) {
+            PairOptions options;
+            options.server.pd = of_qp;
+            options.server.srq = srq.get();
+            options.server.recv_cq = ibv_cq_ex_to_cq(cq.get());
+            Pair pair(options);
+            Region from(pair.c().pd(), 4096), to(of_region, 4096);
+            Mw window(ibv_alloc_mw(of_qp, IBV_MW_TYPE_1));
+            EXPECT_NE(window, nullptr);
+            fill(from.at(0), 4096, 3);
+            ASSERT_EQ(post_srq_recv(srq.get(), 7, {to.sge(0, 1000)}), 0);
+            pair.c().send(1, {from.sge(0, 1000)});
+            expect_success(ibv_cq_ex_to_cq(cq.get()), 7, IBV_WC_RECV, 1000);
+            expect_success(pair.c().scq(), 1, IBV_WC_SEND);
+            pair.c().write(2, {from.sge(1000, 3096)}, to.addr(1000), to.rkey());
+            expect_success(pair.c().scq(), 2, IBV_WC_RDMA_WRITE);
+            expect_pattern(to.at(0), 4096, 3);
+        }
+}
+
+/* What is in use stays. */
+TEST(ParentDomain, KeepsItsParts) {
+    Domains domains;
+    Pd other = domains.alloc_parent();
+    ASSERT_NE(other, nullptr);
+    EXPECT_EQ(ibv_dealloc_pd(domains.pd.get()), EBUSY);
+    EXPECT_EQ(ibv_dealloc_td(domains.td), EBUSY);
+    other.reset();
+    EXPECT_EQ(ibv_dealloc_td(domains.td), EBUSY) << "of the first one";
+    domains.parent.reset();
+    EXPECT_EQ(ibv_dealloc_td(domains.td), 0);
+    domains.td = nullptr;
+    Region still(domains.pd.get(), 4096);
+}
+
+TEST(ParentDomain, RefusesWhatThereIsNot) {
+    Domains domains;
+    Context another = open_device(config().dev);
+    auto error_of = [&](ibv_context *context, ibv_pd *pd, uint32_t comp_mask) {
+        ibv_parent_domain_init_attr attr{};
+        attr.pd = pd;
+        attr.comp_mask = comp_mask;
+        errno = 0;
+        Pd parent(ibv_alloc_parent_domain(context, &attr));
+        return parent ? 0 : errno;
+    };
+    EXPECT_EQ(error_of(domains.context, domains.pd.get(), 0), 0) << "without a thread domain";
+    EXPECT_EQ(error_of(domains.context, nullptr, 0), EINVAL);
+    EXPECT_EQ(error_of(another.get(), domains.pd.get(), 0), EINVAL);
+    EXPECT_EQ(error_of(domains.context, domains.pd.get(), IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT),
+              0);
+    EXPECT_EQ(error_of(domains.context, domains.pd.get(), IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS),
+              EOPNOTSUPP);
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = 4;
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+    for (ibv_pd *pd : {static_cast<ibv_pd *>(nullptr), domains.pd.get()}) {
+        attr.parent_domain = pd;
+        errno = 0;
+        EXPECT_EQ(CqEx(ibv_create_cq_ex(domains.context, &attr)), nullptr);
+        EXPECT_EQ(errno, EINVAL);
+    }
+}
+
 } // namespace
