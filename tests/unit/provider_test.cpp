@@ -1257,6 +1257,22 @@ TEST_F(ProviderQp, DestroyTakesTheCompletionsAlong) {
     EXPECT_EQ(kernel.ops.destroy_cq(recv_cq), 0);
 }
 
+// Of a device that is gone, everything that a program destroys is gone already,
+// in whatever order it does that.
+TEST_F(ProviderQp, OutlivesItsCq) {
+    kernel.cq_key = cq2_at;
+    ibv_cq *gone = kernel.ops.create_cq(context, 8, nullptr, 0);
+    ASSERT_NE(gone, nullptr);
+    ibv_qp *orphan = create_qp(gone, cq);
+    ASSERT_NE(orphan, nullptr);
+    complete(cq2_at, 0, 100);
+    complete(cq_at, 0, 100);
+    EXPECT_EQ(kernel.ops.destroy_cq(gone), 0);
+    EXPECT_EQ(kernel.ops.destroy_qp(orphan), 0);
+    ibv_wc wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, &wc), 0);
+}
+
 // While destroy_qp() still waits for the acknowledgement of events, another
 // thread gets the number for a QP of its own, with completions of its own.
 TEST_F(ProviderQp, NumberReusedDuringDestroy) {

@@ -82,6 +82,9 @@ void acquire(T &object, Spinlock &lock) noexcept {
 struct Cq {
     abi34::VerbsCq base{};
     Mapping memory;
+    // The program, until it destroys the CQ, and each QP once per queue.  Only of
+    // a device that is gone does a CQ go before its QPs.
+    std::atomic<std::uint32_t> users{1};
     std::mutex resize_mutex; // held while the ring is replaced; taken before the locks
     // Arming has a lock of its own, because start_poll() holds the other one
     // until end_poll(), and a program may well arm in between.
@@ -146,6 +149,13 @@ inline Cq *to_cq(ibv_cq *cq) {
 
 inline Cq *to_cq(ibv_cq_ex *cq) {
     return reinterpret_cast<Cq *>(cq);
+}
+
+// Frees the CQ with its last user.
+inline void put_cq(ibv_cq *ibcq) {
+    Cq *cq = to_cq(ibcq);
+    if (cq != nullptr && cq->users.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        delete cq;
 }
 
 inline Srq *to_srq(ibv_srq *srq) {

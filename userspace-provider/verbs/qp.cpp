@@ -138,6 +138,14 @@ Qp *finish_create(std::unique_ptr<Qp> qp, int error, ibv_context &context,
     return qp.release();
 }
 
+// @attr: of a QP that was just made.
+template<class Attr>
+void get_cqs(const Attr &attr) noexcept {
+    for (ibv_cq *cq : {attr.send_cq, attr.recv_cq})
+        if (cq != nullptr)
+            to_cq(cq)->users.fetch_add(1, std::memory_order_relaxed);
+}
+
 } // namespace
 
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
@@ -152,7 +160,10 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
                                                request.size(), response.data(), response.size());
     Qp *created = finish_create(std::move(qp), error, *pd->context, response.tail(), attr->cap,
                                 attr->sq_sig_all != 0);
-    return created != nullptr ? &created->base.qp : nullptr;
+    if (created == nullptr)
+        return nullptr;
+    get_cqs(*attr);
+    return &created->base.qp;
 }
 
 ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept {
@@ -186,6 +197,7 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept {
                                 attr->sq_sig_all != 0);
     if (created == nullptr)
         return nullptr;
+    get_cqs(*attr);
     if (extended) {
         set_wr_functions(created->base.qp_ex, attr->send_ops_flags);
         for (const std::size_t at : abi34::verbs_qp_flags_at)
@@ -223,6 +235,8 @@ int destroy_qp(ibv_qp *ibqp) noexcept {
         return error;
     Qp *qp = to_qp(ibqp);
     qps.remove(*qp);
+    put_cq(ibqp->send_cq);
+    put_cq(ibqp->recv_cq);
     delete qp;
     return 0;
 }
