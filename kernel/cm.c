@@ -495,9 +495,24 @@ static const struct swp_conn_ops swp_ep_conn_ops = {
 
 /* Start-up common to both sides -------------------------------------------- */
 
-static void swp_ep_llp_ready(struct swp_llp *llp)
+/*
+ * Nobody has the work look for nothing: while it waits for its turn, what comes
+ * last of all would be seen before what others have waited for longer.
+ */
+static void swp_ep_llp_data(struct swp_llp *llp)
 {
-	swp_ep_kick(llp->owner);
+	if (swp_llp_has_news(llp))
+		swp_ep_kick(llp->owner);
+}
+
+static void swp_ep_llp_state(struct swp_llp *llp)
+{
+	struct swp_ep *ep = llp->owner;
+
+	/* the passive side is connected from the start */
+	if (READ_ONCE(ep->lis) ? swp_llp_has_news(llp) :
+				 !swp_llp_is_connecting(llp))
+		swp_ep_kick(ep);
 }
 
 static void swp_ep_llp_write_space(struct swp_llp *llp)
@@ -506,9 +521,9 @@ static void swp_ep_llp_write_space(struct swp_llp *llp)
 }
 
 static const struct swp_llp_ops swp_ep_llp_ops = {
-	.data_ready = swp_ep_llp_ready,
+	.data_ready = swp_ep_llp_data,
 	.write_space = swp_ep_llp_write_space,
-	.state_change = swp_ep_llp_ready,
+	.state_change = swp_ep_llp_state,
 };
 
 static void swp_local_init(struct swp_handshake *hs, u32 ird, u32 ord)
@@ -701,8 +716,9 @@ static void swp_ep_connecting(struct swp_ep *ep)
 	ep->state = SWP_EP_WAIT_REPLY;
 	/* from here on it is the peer's ULP that takes its time */
 	swp_ep_restart_timer(ep, swp_params.reply_ms);
-	/* a fast peer's Reply may be there already */
-	swp_ep_kick(ep);
+	/* whoever answers before he is asked is not heard of again */
+	if (swp_llp_peek(ep->llp) != -EAGAIN)
+		swp_ep_kick(ep);
 }
 
 /*
@@ -1801,10 +1817,9 @@ struct swp_startup *swp_startup(const struct swp_startup_param *p)
 	ep->user = p->ops;
 	ep->ctx = p->ctx;
 	swp_ep_start_timer(ep, swp_params.handshake_ms);
-	/* the first look, for which octets need not come, is taken at once */
 	swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
-	if (ep->kill)
-		swp_ep_kick(ep);
+	/* the first look, for which octets need not come, is taken at once */
+	swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	return (struct swp_startup *)ep;
 

@@ -160,6 +160,20 @@ void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 	release_sock(sk);
 }
 
+bool swp_llp_is_connecting(const struct swp_llp *llp)
+{
+	return llp->sock->sk->sk_state == TCP_SYN_SENT;
+}
+
+bool swp_llp_has_news(const struct swp_llp *llp)
+{
+	const struct sock *sk = llp->sock->sk;
+
+	if (sk->sk_state == TCP_ESTABLISHED)
+		return !skb_queue_empty(&sk->sk_receive_queue) || sk->sk_err;
+	return !swp_llp_is_connecting(llp);
+}
+
 void swp_llp_shutdown(struct swp_llp *llp)
 {
 	/* fails only when there is no connection left to shut down */

@@ -68,6 +68,14 @@ void swp_llp_put(struct swp_llp *llp);
 void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		       void *owner);
 
+/*
+ * Octets, the end of the stream or an error, that nobody has looked at.  For
+ * callbacks of an owner; a connection that is still being made has nothing.
+ */
+bool swp_llp_has_news(const struct swp_llp *llp);
+/* Is our SYN still unanswered?  For callbacks of an owner. */
+bool swp_llp_is_connecting(const struct swp_llp *llp);
+
 /* FIN after everything queued (graceful).  Process context. */
 void swp_llp_shutdown(struct swp_llp *llp);
 /* RST; queued data are dropped.  Process context. */
