@@ -144,15 +144,18 @@ static int flush_sq(struct swp_qp *qp)
 {
 	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&qp->sq);
 	u32 prod, left = qp->sq.entries;
+	bool failed = false;
 	int bits = 0;
 
 	for (; qp->sq_done != qp->sq_tx; qp->sq_done++, left--) {
 		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
 
-		if (s->state != SWP_SLOT_DONE && !s->status) {
+		/* no success behind a failure, though TCP may have taken it */
+		if ((s->state != SWP_SLOT_DONE || failed) && !s->status) {
 			s->status = IB_WC_WR_FLUSH_ERR;
 			s->vendor_err = qp->vendor_err;
 		}
+		failed |= s->status != IB_WC_SUCCESS;
 		if (s->status || (s->flags & SWP_WQE_SIGNALED))
 			bits |= push_send(qp, s);
 	}

@@ -331,6 +331,22 @@ TEST(RemoteAccess, TheBadReadIsBlamed) {
     expect_torn_down(pair);
 }
 
+/* Writes that TCP has taken wait for the Read in front of them, and share its fate. */
+TEST(RemoteAccess, NoSuccessBehindABadRead) {
+    Pair pair;
+    Region local(pair.c().pd(), 4096);
+    Region remote(pair.s().pd(), 4096);
+    std::vector<SendWr> list;
+    list.push_back(SendWr::read(0, {local.sge(0, 8)}, remote.addr(), remote.rkey() ^ 0x5500));
+    for (uint64_t i = 1; i < 4; i++)
+        list.push_back(SendWr::write(i, {local.sge(8, 8)}, remote.addr(), remote.rkey()));
+    ASSERT_EQ(post_send_list(pair.c().qp(), list), 0);
+    expect_wc(pair.c().scq(), 0, IBV_WC_REM_ACCESS_ERR);
+    for (uint64_t i = 1; i < 4; i++)
+        expect_wc(pair.c().scq(), i, IBV_WC_WR_FLUSH_ERR);
+    expect_torn_down(pair);
+}
+
 /* The region goes while the peer reads from it or writes to it. */
 TEST(RemoteAccess, DeregisteredInUse) {
     const size_t kLarge = full_or_quick<size_t>(8 << 20, 1 << 20);
