@@ -45,8 +45,12 @@ static void make_gid(struct swp_device *dev)
 
 	memcpy(addr, ndev->dev_addr,
 	       min_t(u32, ndev->addr_len, sizeof(dev->gid)));
-	if (!memchr_inv(addr, 0, sizeof(addr)))
+	if (!memchr_inv(addr, 0, sizeof(addr))) {
+		if (SWP_GID_IS_MAC)
+			pr_info("softwarp: %s has no hardware address, by which rdma_cm of this kernel finds a device\n",
+				ndev->name);
 		eth_random_addr(addr);
+	}
 	addrconf_addr_eui48((u8 *)&dev->guid, addr);
 	if (SWP_GID_IS_MAC) {
 		memcpy(dev->gid.raw, addr, sizeof(dev->gid));
