@@ -388,26 +388,74 @@ TEST(NetworkNamespace, DeletedWithConnectionsInIt) {
     expect_route_works();
 }
 
+/* A namespace with nothing but lo, which has the device e2elo. */
+class LoneNamespace {
+  public:
+    LoneNamespace() {
+        /* The own address makes sure that no other device is meant. */
+        must_shell("ip netns add " + ns + " && ip -n " + ns + " link set lo up && ip -n " + ns +
+                   " addr add " + addr + "/32 dev lo");
+        ShellResult added = link_add(dev, "lo", ns);
+        if (added.status != 0) {
+            shell("ip netns del " + ns);
+            fail(added.output);
+        }
+    }
+    ~LoneNamespace() {
+        shell("ip netns del " + ns);
+        device_vanishes(dev);
+    }
+    LoneNamespace(const LoneNamespace &) = delete;
+    LoneNamespace &operator=(const LoneNamespace &) = delete;
+
+    /* An address that no other netdev has. */
+    void set_hardware_address() const {
+        must_shell("ip -n " + ns + " link set lo address 02:00:00:00:00:66");
+    }
+    Route route() const { return {ns, addr, ns, addr, ""}; }
+
+    const std::string ns = "e2elo", dev = "e2elo", addr = "10.66.0.1";
+};
+
+/* Before Linux 6.6 rdma_cm finds a device by its hardware address, and that of lo is zero. */
+TEST(Loopback, HardwareAddressIsNeededByOldKernels) {
+    LoneNamespace lone;
+    if (kernel_before(6, 6)) {
+        EventChannel channel;
+        CmId id = create_id(channel, lone.ns);
+        Address wanted = address(lone.addr, 0);
+        EXPECT_EQ(rdma_bind_addr(id.get(), &wanted.generic), -1);
+        EXPECT_EQ(errno, ENODEV);
+    } else {
+        expect_route_works(lone.route());
+    }
+    /* The core takes notice of the new GID in its own time. */
+    lone.set_hardware_address();
+    EXPECT_TRUE(eventually([&] {
+        EventChannel channel;
+        CmId id = create_id(channel, lone.ns);
+        Address wanted = address(lone.addr, 0);
+        return rdma_bind_addr(id.get(), &wanted.generic) == 0;
+    }));
+    expect_route_works(lone.route());
+}
+
 /* A namespace that only its loopback holds together, listeners included. */
 TEST(NetworkNamespace, DeletedWithLoopbackConnections) {
     DeviceGone excuse;
-    std::string ns = "e2elo";
-    must_shell("ip netns add " + ns + " && ip -n " + ns + " link set lo up");
-    ShellResult added = link_add("e2elo", "lo", ns);
-    ASSERT_EQ(added.status, 0) << added.output;
+    LoneNamespace lone;
+    lone.set_hardware_address();
     {
-        /* The own address makes sure that no other device is meant. */
-        must_shell("ip -n " + ns + " addr add 10.66.0.1/32 dev lo");
-        Pair pair(QpOptions{}, Route{ns, "10.66.0.1", ns, "10.66.0.1", ""});
-        EXPECT_EQ(std::string(ibv_get_device_name(pair.c().context()->device)), "e2elo");
+        Pair pair(QpOptions{}, lone.route());
+        EXPECT_EQ(std::string(ibv_get_device_name(pair.c().context()->device)), lone.dev);
         EventChannel channel;
-        Listener listener(channel, ns, "10.66.0.1");
+        Listener listener(channel, lone.ns, lone.addr);
         expect_works(pair);
-        ASSERT_TRUE(namespace_dies(ns));
+        ASSERT_TRUE(namespace_dies(lone.ns));
         expect_works(pair);
         pair.c().recv(1, {});
     }
-    EXPECT_TRUE(device_vanishes("e2elo")) << "the namespace is kept alive";
+    EXPECT_TRUE(device_vanishes(lone.dev)) << "the namespace is kept alive";
     expect_route_works();
 }
 
@@ -445,18 +493,14 @@ TEST(NetworkNamespace, DiesWithItsProcess) {
 
 /* Both ends and a listener in a namespace, over its loopback. */
 TEST(NetworkNamespace, DiesWithItsProcessOnLoopback) {
-    std::string ns = "e2elo";
-    must_shell("ip netns add " + ns + " && ip -n " + ns + " link set lo up");
-    /* The own address makes sure that no other device is meant. */
-    must_shell("ip -n " + ns + " addr add 10.66.0.1/32 dev lo");
-    ShellResult added = link_add("e2elo", "lo", ns);
-    ASSERT_EQ(added.status, 0) << added.output;
-    Child pair({"pair", ns, "10.66.0.1", "e2elo"});
+    LoneNamespace lone;
+    lone.set_hardware_address();
+    Child pair({"pair", lone.ns, lone.addr, lone.dev});
     EXPECT_EQ(pair.line(), "ready");
-    must_shell("ip netns del " + ns);
+    must_shell("ip netns del " + lone.ns);
     pair.signal(SIGKILL);
     EXPECT_TRUE(pair.wait());
-    EXPECT_TRUE(device_vanishes("e2elo")) << "the namespace is kept alive";
+    EXPECT_TRUE(device_vanishes(lone.dev)) << "the namespace is kept alive";
     expect_route_works();
 }
 
