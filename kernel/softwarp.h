@@ -180,7 +180,7 @@ struct swp_srq {
 	struct swp_device *dev;
 	u32 max_sge;
 	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
-	struct swp_ring ring;	/* replaced with post_lock held, too */
+	struct swp_ring ring;	/* a kernel consumer's: post_lock, too */
 	u32 cons;
 	u32 limit;		/* event when fewer are left; 0 = none wanted */
 	bool broken;		/* the owner was told */

@@ -168,9 +168,10 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 }
 
 /*
- * srq->lock and post_lock held.  What waits keeps its number, so that all who
- * count go on from where they were.  The program's own count is read once; what
- * it wrote into the requests is checked when they are taken.
+ * srq->lock held, and post_lock of a kernel consumer's.  What waits keeps its
+ * number, so that all who count go on from where they were.  The program's own
+ * count is read once; what it wrote into the requests is checked when they are
+ * taken.
  * -EINVAL: the new ring is too small for what waits, or there is no telling.
  */
 static int move_rqes(struct swp_srq *srq, struct swp_ring *to)
@@ -197,32 +198,45 @@ static int move_rqes(struct swp_srq *srq, struct swp_ring *to)
 	return 0;
 }
 
+/* As move_rqes() */
+static int change(struct swp_srq *srq, const struct ib_srq_attr *attr,
+		  enum ib_srq_attr_mask mask, struct swp_ring *ring)
+{
+	u32 limit = mask & IB_SRQ_LIMIT ? attr->srq_limit : srq->limit;
+	int ret = 0;
+
+	if (limit > (ring->entries ? ring->entries : srq->ring.entries))
+		return -EINVAL;
+	if (ring->entries)
+		ret = move_rqes(srq, ring);
+	if (!ret)
+		srq->limit = limit;
+	return ret;
+}
+
 int swp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		   enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
-	bool resize = mask & IB_SRQ_MAX_WR;
 	struct swp_ring ring = {};
 	unsigned long flags;
-	u32 limit;
 	int ret = 0;
 
 	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
 		return -EOPNOTSUPP;
-	if (resize)
+	if (mask & IB_SRQ_MAX_WR)
 		ret = alloc_other(srq, attr->max_wr, udata, &ring);
 	if (ret)
 		return ret;
 	spin_lock_bh(&srq->lock);
-	spin_lock_irqsave(&srq->post_lock, flags);
-	limit = mask & IB_SRQ_LIMIT ? attr->srq_limit : srq->limit;
-	if (limit > (resize ? ring.entries : srq->ring.entries))
-		ret = -EINVAL;
-	else if (resize)
-		ret = move_rqes(srq, &ring);
-	if (!ret)
-		srq->limit = limit;
-	spin_unlock_irqrestore(&srq->post_lock, flags);
+	if (udata) {
+		/* nobody else posts, and interrupts need not wait for a copy */
+		ret = change(srq, attr, mask, &ring);
+	} else {
+		spin_lock_irqsave(&srq->post_lock, flags);
+		ret = change(srq, attr, mask, &ring);
+		spin_unlock_irqrestore(&srq->post_lock, flags);
+	}
 	spin_unlock_bh(&srq->lock);
 	/* the one that is not in use */
 	swp_ring_free(&ring);
@@ -246,13 +260,14 @@ int swp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 	unsigned long flags;
-	int ret = -EINVAL;
+	int ret;
 
-	spin_lock_irqsave(&srq->post_lock, flags);
-	if (srq->ring.entry)
+	if (ibsrq->uobject) {
 		*bad = wr;
-	else
-		ret = swp_rqe_post(&srq->ring, srq->max_sge, wr, bad);
+		return -EINVAL;
+	}
+	spin_lock_irqsave(&srq->post_lock, flags);
+	ret = swp_rqe_post(&srq->ring, srq->max_sge, wr, bad);
 	spin_unlock_irqrestore(&srq->post_lock, flags);
 	return ret;
 }
