@@ -12,6 +12,7 @@
 #else
 #include <asm/unaligned.h>
 #endif
+#include <linux/hrtimer.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/sock.h>
@@ -25,6 +26,19 @@
 #define timer_container_of(var, callback_timer, timer_fieldname) \
 	from_timer(var, callback_timer, timer_fieldname)
 #endif
+
+/* One that runs in softirq; by the monotonic clock. */
+static inline void
+swp_hrtimer_setup_soft(struct hrtimer *t,
+		       enum hrtimer_restart (*function)(struct hrtimer *))
+{
+#ifdef SWP_HAVE_HRTIMER_SETUP
+	hrtimer_setup(t, function, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+#else
+	hrtimer_init(t, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	t->function = function;
+#endif
+}
 
 /* struct sockaddr_unsized took the place of struct sockaddr in 6.19. */
 #ifdef SWP_HAVE_SOCKADDR_UNSIZED

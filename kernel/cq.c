@@ -35,6 +35,85 @@ static void cq_unlock(struct swp_cq *cq, unsigned long flags)
 }
 
 /*
+ * An event is due that nothing holds back any more.  cq->lock held; returns what
+ * swp_cq_push() does.
+ */
+static int fire(struct swp_cq *cq)
+{
+	cq->held = 0;
+	if (cq->ring.entry)
+		WRITE_ONCE(swp_ring_ctrl(&cq->ring)->arm, SWP_ARM_NONE);
+	else
+		cq->arm = SWP_ARM_NONE;
+	return SWP_CQ_NOTIFY;
+}
+
+/*
+ * A completion raises the event, now or - moderated - with others.  The CQ stays
+ * armed until then, so the program may poll what has come and arm again; what it
+ * has seen by then counts all the same, and no event is lost.  cq->lock held.
+ */
+static int hold_or_fire(struct swp_cq *cq)
+{
+	if (!cq->mod_count || ++cq->held >= cq->mod_count)
+		return fire(cq);
+	/* of an earlier event the timer may still run: it begins anew */
+	if (cq->held == 1)
+		hrtimer_start(&cq->mod_timer,
+			      ns_to_ktime(cq->mod_period * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	return 0;
+}
+
+static enum hrtimer_restart mod_expired(struct hrtimer *t)
+{
+	struct swp_cq *cq = container_of(t, struct swp_cq, mod_timer);
+	unsigned long flags;
+	int bits = 0;
+
+	flags = cq_lock(cq);
+	if (cq->held)
+		bits = fire(cq);
+	cq_unlock(cq, flags);
+	swp_cq_notify(cq, bits);
+	return HRTIMER_NORESTART;
+}
+
+/* As with other devices a period or a count of 0 is no moderation. */
+int swp_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct swp_cq *cq = to_swp_cq(ibcq);
+	unsigned long flags;
+	int bits = 0;
+
+	flags = cq_lock(cq);
+	cq->mod_count = period ? count : 0;
+	cq->mod_period = period;
+	if (cq->held)
+		bits = fire(cq);
+	cq_unlock(cq, flags);
+	swp_cq_notify(cq, bits);
+	return 0;
+}
+
+/*
+ * Consumers in the kernel stop what their handler starts before they destroy a
+ * CQ, but after its QPs are gone: no event may come then.
+ */
+void swp_cq_settle(struct swp_cq *cq)
+{
+	unsigned long flags;
+	int bits = 0;
+
+	hrtimer_cancel(&cq->mod_timer);
+	flags = cq_lock(cq);
+	if (cq->held)
+		bits = fire(cq);
+	cq_unlock(cq, flags);
+	swp_cq_notify(cq, bits);
+}
+
+/*
  * swp_cq_push - append a completion.
  * Any context.  Returns what to hand to swp_cq_notify() once no lock that a
  * completion handler could need is held.
@@ -74,13 +153,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	arm = cq->ring.entry ? READ_ONCE(ctrl->arm) : cq->arm;
 	if (arm == SWP_ARM_NEXT ||
 	    (arm == SWP_ARM_SOLICITED &&
-	     ((cqe->flags & SWP_CQE_SOLICITED) || cqe->status))) {
-		if (cq->ring.entry)
-			WRITE_ONCE(ctrl->arm, SWP_ARM_NONE);
-		else
-			cq->arm = SWP_ARM_NONE;
-		bits |= SWP_CQ_NOTIFY;
-	}
+	     ((cqe->flags & SWP_CQE_SOLICITED) || cqe->status)))
+		bits |= hold_or_fire(cq);
 out:
 	cq_unlock(cq, flags);
 	return bits;
@@ -218,6 +292,7 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		goto err_count;
 	}
 	spin_lock_init(&cq->lock);
+	swp_hrtimer_setup_soft(&cq->mod_timer, mod_expired);
 	cq->id = atomic_inc_return(&dev->next_cq_id);
 	cq->timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), uctx);
@@ -302,6 +377,7 @@ int swp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct swp_cq *cq = to_swp_cq(ibcq);
 
+	hrtimer_cancel(&cq->mod_timer);
 	swp_ring_free(&cq->ring);
 	atomic_dec(&to_swp_dev(ibcq->device)->num_cq);
 	return 0;

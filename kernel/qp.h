@@ -326,6 +326,8 @@ void swp_sq_complete(struct swp_qp *qp);
 enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);
 void swp_cq_notify(struct swp_cq *cq, int bits);
+/* Raises an event that moderation holds back; none is under way then.  May sleep. */
+void swp_cq_settle(struct swp_cq *cq);
 
 /* tx.c: socket lock held */
 void swp_tx_run(struct swp_qp *qp);

@@ -169,6 +169,11 @@ struct swp_cq {
 	u32 arm;		/* kernel consumers: enum swp_arm */
 	bool overflow;
 	bool timestamps;	/* of each completion; constant */
+	/* moderation of events: one per this many completions ... */
+	u16 mod_count;		/* 0: an event at once */
+	u16 mod_period;		/* ... or this long, us, after the first */
+	u16 held;		/* completions that would have raised it */
+	struct hrtimer mod_timer;
 };
 
 #define to_swp_cq(x)	container_of(x, struct swp_cq, base)

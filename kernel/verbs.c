@@ -34,6 +34,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_sge_rd = SWP_MAX_SGE;
 	attr->max_cq = swp_params.max_cq;
 	attr->max_cqe = swp_params.max_cqe;
+	attr->cq_caps.max_cq_moderation_count = U16_MAX;
+	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	attr->max_srq = swp_params.max_srq;
 	attr->max_srq_wr = swp_params.max_srq_wr;
 	attr->max_srq_sge = SWP_MAX_SGE;
@@ -330,6 +332,8 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	if (!swp_qp_started(qp))
 		swp_cm_qp_gone(qp);
 	swp_qp_destroy_obj(qp);
+	swp_cq_settle(qp->scq);
+	swp_cq_settle(qp->rcq);
 	free_queues(qp);
 	atomic_dec(&qp->dev->num_qp);
 	return 0;
@@ -683,6 +687,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.map_mr_sg = swp_map_mr_sg,
 	.mmap = swp_mmap,
 	.mmap_free = swp_mmap_free,
+	.modify_cq = swp_modify_cq,
 	.modify_qp = modify_qp,
 	.modify_srq = swp_modify_srq,
 	.poll_cq = swp_poll_cq,

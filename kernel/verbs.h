@@ -30,6 +30,7 @@ int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
 /* cq.c */
 int swp_destroy_cq(struct ib_cq *cq, struct ib_udata *udata);
 int swp_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
+int swp_modify_cq(struct ib_cq *cq, u16 count, u16 period);
 int swp_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);
 
 /* srq.c */

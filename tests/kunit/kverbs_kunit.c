@@ -765,6 +765,39 @@ static void sends_shared(struct kunit *test)
 	sends(test, IB_POLL_SOFTIRQ, true);
 }
 
+/* Events come late and for several completions at once, but they come. */
+static void moderated(struct kunit *test)
+{
+	static const enum ib_poll_context polls[] = {
+		IB_POLL_SOFTIRQ, IB_POLL_WORKQUEUE,
+	};
+	struct req r[8], s[8];
+	int i, j;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(polls) && !failed(test); i++) {
+		struct pair *p = pair_make(test, (struct kind){ polls[i / 2] });
+		/* the count, or the period, is what does it */
+		u16 count = i & 1 ? ARRAY_SIZE(r) : 1000;
+
+		must(test, rdma_set_cq_moderation(p->a.cq, count, 5000), "a");
+		must(test, rdma_set_cq_moderation(p->b.cq, count, 5000), "b");
+		for (j = 0; j < ARRAY_SIZE(r); j++) {
+			must(test, post_recv(&p->b, NULL, &r[j]), "receive");
+			must(test, post_send(&p->a, NULL, 0, 0, &s[j]), "send");
+		}
+		for (j = 0; j < ARRAY_SIZE(r); j++) {
+			EXPECT_STATUS(&p->a, &s[j], IB_WC_SUCCESS);
+			EXPECT_STATUS(&p->b, &r[j], IB_WC_SUCCESS);
+		}
+		/* held back when all of it goes: draining waits for it */
+		must(test, rdma_set_cq_moderation(p->a.cq, 1000, U16_MAX), "a");
+		must(test, rdma_set_cq_moderation(p->b.cq, 1000, U16_MAX), "b");
+		must(test, post_recv(&p->b, NULL, &r[0]), "receive");
+		must(test, post_send(&p->a, NULL, 0, 0, &s[0]), "send");
+		pair_drop(p);
+	}
+}
+
 static void shared_limit(struct kunit *test)
 {
 	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ, true });
@@ -1174,6 +1207,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(sends_workqueue),
 	KUNIT_CASE(sends_direct),
 	KUNIT_CASE(sends_shared),
+	KUNIT_CASE(moderated),
 	KUNIT_CASE(shared_limit),
 	KUNIT_CASE(shared_resize),
 	KUNIT_CASE(shared_resize_in_use),
