@@ -202,6 +202,12 @@ int ibv_cmd_resize_cq(ibv_cq *, int, void *, std::size_t cmd_size, void *resp,
     return error;
 }
 
+int ibv_cmd_modify_cq(ibv_cq *, ibv_modify_cq_attr *attr, void *, std::size_t cmd_size) {
+    expect_size(cmd_size, 40);
+    kernel.moderation = attr->moderate;
+    return failure();
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *) {
     const int error = failure();
     kernel.cqs -= error == 0;

@@ -33,6 +33,7 @@ struct FakeKernel {
     // Notes
     swp_uctx_req uctx_req{};
     std::uint32_t driver_id = 0;
+    ibv_moderate_cq moderation{};
     int contexts = 0; // open ones
     int pds = 0;
     int mrs = 0;

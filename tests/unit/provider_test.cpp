@@ -156,7 +156,7 @@ TEST_F(Provider, SetsTheSlotsItHasAndNoOthers) {
     int set = 0;
     for (const void *slot : slots)
         set += slot != nullptr;
-    EXPECT_EQ(set, 34);
+    EXPECT_EQ(set, 35);
 }
 
 TEST_F(Provider, NewerModule) {
@@ -525,6 +525,20 @@ TEST_F(Provider, CqPollsTheMappedRing) {
     EXPECT_EQ(peek<std::uint32_t>(cq_at + 192), 2U) << "arm";
     kernel.next_error = EBUSY;
     EXPECT_EQ(kernel.ops.destroy_cq(cq), EBUSY);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+TEST_F(Provider, CqModerationIsTheKernels) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    ibv_modify_cq_attr attr{.attr_mask = IBV_CQ_ATTR_MODERATE,
+                            .moderate = {.cq_count = 7, .cq_period = 900}};
+    EXPECT_EQ(kernel.ops.modify_cq(cq, &attr), 0);
+    EXPECT_EQ(kernel.moderation.cq_count, 7);
+    EXPECT_EQ(kernel.moderation.cq_period, 900);
+    kernel.next_error = EOPNOTSUPP;
+    EXPECT_EQ(kernel.ops.modify_cq(cq, &attr), EOPNOTSUPP);
     EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
 }
 

@@ -49,6 +49,7 @@ static_assert(offsetof(ibv_cq_ex, wr_id) == 136);
 static_assert(offsetof(ibv_cq_ex, start_poll) == 144);
 static_assert(offsetof(ibv_cq_ex, read_opcode) == 168);
 static_assert(offsetof(ibv_cq_ex, read_completion_ts) == 248);
+static_assert(sizeof(ibv_modify_cq_attr) == 8);
 static_assert(sizeof(ibv_cq_init_attr_ex) == 56);
 static_assert(offsetof(ibv_cq_init_attr_ex, wc_flags) == 32);
 static_assert(offsetof(ibv_cq_init_attr_ex, flags) == 44);
@@ -289,7 +290,7 @@ struct VerbsContextOps {
     Unused import_dm;
     Unused import_mr;
     Unused import_pd;
-    Unused modify_cq;
+    int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *);
     Unused modify_flow_action_esp;
     int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
     Unused modify_qp_rate_limit;
@@ -342,6 +343,7 @@ static_assert(offsetof(VerbsContextOps, destroy_cq) == 248);
 static_assert(offsetof(VerbsContextOps, destroy_qp) == 272);
 static_assert(offsetof(VerbsContextOps, destroy_srq) == 288);
 static_assert(offsetof(VerbsContextOps, free_context) == 312);
+static_assert(offsetof(VerbsContextOps, modify_cq) == 360);
 static_assert(offsetof(VerbsContextOps, modify_qp) == 376);
 static_assert(offsetof(VerbsContextOps, modify_srq) == 392);
 static_assert(offsetof(VerbsContextOps, poll_cq) == 424);
@@ -379,6 +381,7 @@ static_assert(sizeof(ib_uverbs_ex_create_cq) == 32);
 static_assert(sizeof(ib_uverbs_ex_create_cq_resp) == 16);
 static_assert(sizeof(ib_uverbs_resize_cq) == 16);
 static_assert(sizeof(ib_uverbs_resize_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_ex_modify_cq) == 16);
 static_assert(sizeof(ib_uverbs_create_srq) == 32);
 static_assert(sizeof(ib_uverbs_create_srq_resp) == 16);
 static_assert(sizeof(ib_uverbs_modify_srq) == 16);
@@ -432,6 +435,7 @@ int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, 
                          std::uint32_t cmd_flags);
 int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, void *cmd, std::size_t cmd_size, void *resp,
                       std::size_t resp_size);
+int ibv_cmd_modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr, void *cmd, std::size_t cmd_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *cmd,
                        std::size_t cmd_size, void *resp, std::size_t resp_size);

@@ -40,6 +40,7 @@ constexpr abi34::VerbsContextOps context_ops = [] {
     ops.destroy_qp = destroy_qp;
     ops.destroy_srq = destroy_srq;
     ops.free_context = free_context;
+    ops.modify_cq = modify_cq;
     ops.modify_qp = modify_qp;
     ops.modify_srq = modify_srq;
     ops.poll_cq = poll_cq;

@@ -205,6 +205,12 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcep
     return &created->base.cq_ex;
 }
 
+// Moderation of events is the kernel's, like the events.
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr) noexcept {
+    Request<ib_uverbs_ex_modify_cq, NoTail, ExtendedHeader> request;
+    return abi34::ibv_cmd_modify_cq(cq, attr, request.data(), request.size());
+}
+
 // The kernel takes what waits along into a new ring, after which the old one is
 // dead.  Should that not be to be mapped, completions wait there, unseen, until
 // another attempt succeeds.

@@ -43,6 +43,7 @@ int dealloc_mw(ibv_mw *mw) noexcept;
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
                   int comp_vector) noexcept;
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept;
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr) noexcept;
 int resize_cq(ibv_cq *cq, int cqe) noexcept;
 int poll_cq(ibv_cq *cq, int max, ibv_wc *wc) noexcept;
 int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept;
