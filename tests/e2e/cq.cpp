@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Completion queues: events, arming, sizes, overflow, sharing. */
 #include <cerrno>
+#include <chrono>
 #include <map>
 
 #include <fmt/format.h>
@@ -142,6 +143,184 @@ TEST(CqEvents, EveryVector) {
         ASSERT_EQ(ibv_req_notify_cq(pair.s().rcq(), 0), 0);
         message(pair, 1);
         EXPECT_EQ(next_cq_event(pair.s().completions()), pair.s().rcq());
+    }
+}
+
+/* Moderation ------------------------------------------------------------------------ */
+
+int moderate(ibv_cq *cq, uint16_t count, uint16_t period_us) {
+    ibv_modify_cq_attr attr{};
+    attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+    attr.moderate = {count, period_us};
+    return ibv_modify_cq(cq, &attr);
+}
+
+constexpr uint16_t kLong = 65535; /* us, the most that there is */
+
+double since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST(CqModeration, IsAnnounced) {
+    Context context = open_device(config().dev);
+    ibv_device_attr_ex attr{};
+    ASSERT_EQ(ibv_query_device_ex(context.get(), nullptr, &attr), 0);
+    EXPECT_EQ(attr.cq_mod_caps.max_cq_count, 65535);
+    EXPECT_EQ(attr.cq_mod_caps.max_cq_period, 65535);
+    Cq cq = create_cq(context.get(), 4);
+    EXPECT_EQ(moderate(cq.get(), 65535, 65535), 0);
+    ibv_modify_cq_attr bad{};
+    EXPECT_EQ(ibv_modify_cq(cq.get(), &bad), EINVAL) << "nothing to modify";
+    bad.attr_mask = IBV_CQ_ATTR_RESERVED;
+    EXPECT_EQ(ibv_modify_cq(cq.get(), &bad), EINVAL);
+}
+
+/* The event comes when the period is over, and not before. */
+TEST(CqModeration, PeriodEnds) {
+    Pair pair(kWithEvents, veth4());
+    ibv_cq *cq = pair.s().rcq();
+    ASSERT_EQ(moderate(cq, 1000, kLong), 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+        auto begin = std::chrono::steady_clock::now();
+        message(pair, i);
+        EXPECT_EQ(next_cq_event(pair.s().completions()), cq);
+        EXPECT_GE(since(begin), 0.065);
+        expect_success(cq, i, IBV_WC_RECV, 0);
+    }
+    EXPECT_TRUE(no_cq_event(pair.s().completions(), milliseconds(100))) << "not armed";
+}
+
+/* As many as asked for raise it at once, one event for all of them. */
+TEST(CqModeration, CountIsReached) {
+    Pair pair(kWithEvents, veth4());
+    ibv_cq *cq = pair.s().rcq();
+    ASSERT_EQ(moderate(cq, 4, kLong), 0);
+    unsigned early = 0;
+    for (unsigned round = 0; round < 10; round++) {
+        ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+        auto begin = std::chrono::steady_clock::now();
+        for (uint64_t i = 0; i < 4; i++)
+            message(pair, i);
+        EXPECT_EQ(next_cq_event(pair.s().completions()), cq);
+        early += since(begin) < 0.065;
+        for (uint64_t i = 0; i < 4; i++)
+            expect_success(cq, i, IBV_WC_RECV, 0);
+    }
+    EXPECT_GT(early, 0U) << "never before the period ended";
+    EXPECT_TRUE(no_cq_event(pair.s().completions(), milliseconds(100)));
+}
+
+/* What does not qualify does not count. */
+TEST(CqModeration, SolicitedOnly) {
+    Pair pair(kWithEvents, veth4());
+    ibv_cq *cq = pair.s().rcq();
+    ASSERT_EQ(moderate(cq, 2, kLong), 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq, 1), 0);
+    for (uint64_t i = 0; i < 3; i++)
+        message(pair, i);
+    EXPECT_TRUE(no_cq_event(pair.s().completions(), milliseconds(100)));
+    message(pair, 3, IBV_SEND_SOLICITED);
+    EXPECT_EQ(next_cq_event(pair.s().completions()), cq);
+    EXPECT_TRUE(no_cq_event(pair.s().completions(), milliseconds(100)));
+}
+
+/* A completion that was polled before its event has one nevertheless. */
+TEST(CqModeration, PolledMeanwhile) {
+    Pair pair(kWithEvents, veth4());
+    ibv_cq *cq = pair.s().rcq();
+    ASSERT_EQ(moderate(cq, 100, kLong), 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+    message(pair, 1);
+    expect_success(cq, 1, IBV_WC_RECV, 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+    EXPECT_EQ(next_cq_event(pair.s().completions()), cq);
+    EXPECT_TRUE(no_cq_event(pair.s().completions(), milliseconds(100))) << "armed twice, one event";
+}
+
+/* Other settings, another ring, or the end of the QP do not lose what is held back. */
+TEST(CqModeration, ChangedMeanwhile) {
+    ibv_context *context = cm_context(config().peer_dev);
+    CompChannel channel = create_channel(context);
+    Cq cq = create_cq(context, 64, channel.get());
+    PairOptions options;
+    options.server.recv_cq = cq.get();
+    auto pair = std::make_unique<Pair>(options);
+    for (auto [count, period] :
+         {std::pair<uint16_t, uint16_t>{0, kLong}, {7, 0}, {0, 0}, {1, 10}}) {
+        ASSERT_EQ(moderate(cq.get(), 100, kLong), 0);
+        ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
+        message(*pair, 1);
+        ASSERT_EQ(moderate(cq.get(), count, period), 0);
+        EXPECT_EQ(next_cq_event(channel.get()), cq.get());
+        expect_success(cq.get(), 1, IBV_WC_RECV, 0);
+        ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
+        message(*pair, 2);
+        EXPECT_EQ(next_cq_event(channel.get()), cq.get()) << "off";
+        expect_success(cq.get(), 2, IBV_WC_RECV, 0);
+    }
+    ASSERT_EQ(moderate(cq.get(), 100, kLong), 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
+    message(*pair, 3);
+    ASSERT_EQ(ibv_resize_cq(cq.get(), 500), 0);
+    EXPECT_EQ(next_cq_event(channel.get()), cq.get());
+    expect_success(cq.get(), 3, IBV_WC_RECV, 0);
+
+    ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
+    message(*pair, 4);
+    pair.reset();
+    EXPECT_EQ(next_cq_event(channel.get()), cq.get());
+}
+
+/* The timer goes with the CQ. */
+TEST(CqModeration, GoesWhileHolding) {
+    for (unsigned round = 0; round < full_or_quick(60U, 20U); round++) {
+        Pair pair(kWithEvents, veth4());
+        auto period = static_cast<uint16_t>(1 + round * 50);
+        ASSERT_EQ(moderate(pair.s().rcq(), 100, period), 0);
+        ASSERT_EQ(moderate(pair.c().scq(), 100, period), 0);
+        ASSERT_EQ(ibv_req_notify_cq(pair.s().rcq(), 0), 0);
+        ASSERT_EQ(ibv_req_notify_cq(pair.c().scq(), 0), 0);
+        pair.s().recv(1, {});
+        pair.c().send(1, {});
+    }
+}
+
+/* Arm, poll, sleep: each message is seen, however few events there are. */
+TEST(CqModeration, AsleepUnderLoad) {
+    const uint64_t kMessages = full_or_quick<uint64_t>(3000, 500);
+    for (auto [count, period] : {std::pair<uint16_t, uint16_t>{8, 200}, {3, 20}, {64, 2000}}) {
+        SCOPED_TRACE(count);
+        Pair pair(kWithEvents, veth4());
+        ibv_cq *cq = pair.s().rcq();
+        ASSERT_EQ(moderate(cq, count, period), 0);
+        uint64_t posted = 0, sent = 0, completed = 0, received = 0;
+        unsigned events = 0;
+        auto take = [&] {
+            bool any = false;
+            for (std::optional<ibv_wc> wc; (wc = try_wc(cq)); any = true) {
+                EXPECT_EQ(wc->status, IBV_WC_SUCCESS);
+                EXPECT_EQ(wc->wr_id, received++);
+            }
+            return any;
+        };
+        while (received < kMessages && !HasFailure()) {
+            while (posted < kMessages && posted - received < 32)
+                pair.s().recv(posted++, {});
+            while (try_wc(pair.c().scq()))
+                completed++;
+            while (sent < posted && sent - completed < 32)
+                pair.c().send(sent++, {});
+            if (take() || sent == received)
+                continue;
+            ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+            if (take())
+                continue;
+            next_cq_event(pair.s().completions());
+            events++;
+        }
+        EXPECT_EQ(received, kMessages);
+        fmt::print("{} messages, {} waits\n", received, events);
     }
 }
 
