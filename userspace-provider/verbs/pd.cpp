@@ -4,8 +4,8 @@
 // here; a parent domain is a second handle of one, with a thread domain.
 //
 // That objects of a thread domain are used by one thread at a time changes
-// nothing: their locks are kept.  A free one costs two nanoseconds, which neither
-// latency nor rate shows, and a program that breaks its promise loses nothing.
+// nothing: their locks are kept.  A free one costs two nanoseconds, and a program
+// that breaks its promise loses nothing.
 #include <cerrno>
 #include <memory>
 #include <new>
