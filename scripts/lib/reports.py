@@ -14,17 +14,28 @@ REPORT = re.compile(
     r"Out of memory: |page allocation failure|Bad page state|kobject_add_internal failed|softwarp-guest: ")
 STAMP = re.compile(r"^(<\d+>)?\[ *\d+\.\d+\](\[[ TC]\d+\])? ?")
 LENGTH = 60
+# Bits of EFLAGS that no processor ever has: 3, 5, 15 and all from 22 on.
+FLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})\b")
+NO_FLAGS = 0xffc08028
+BROKEN = "softwarp: EFLAGS {} is not to be had from a processor: the emulator or the machine below it went wrong, run it again"
+
+
+def remark(report: list[str]) -> list[str]:
+    """What is to be said of a report that no kernel can have brought about."""
+    flags = [match[1] for line in report for match in FLAGS.finditer(line)]
+    return [BROKEN.format(text) for text in flags if int(text, 16) & NO_FLAGS][:1]
 
 
 def find(log: str) -> list[str]:
-    """The reports in a kernel log, each as a text of at most LENGTH lines."""
+    """The reports in a kernel log, each as a text of about LENGTH lines."""
     lines = [STAMP.sub("", line.rstrip()) for line in log.splitlines()]
     found = []
     index = 0
     while index < len(lines):
         if REPORT.search(lines[index]):
             # What a WARN says stands before its first line.
-            found.append("\n".join(lines[max(index - 2, 0):index + LENGTH]))
+            report = lines[max(index - 2, 0):index + LENGTH]
+            found.append("\n".join(report + remark(report)))
             index += LENGTH
         else:
             index += 1
