@@ -7,6 +7,8 @@
  * tables are then several times as fast.  So the ways there are get measured
  * once, when the module is loaded, as the RAID code of the kernel does it.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/cache.h>
 #include <linux/crc32c.h>
 #include <linux/jump_label.h>

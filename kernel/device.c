@@ -3,6 +3,8 @@
  * Devices: one ib_device per netdev, made and removed by `rdma link`, following
  * what happens to the netdev.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/ctype.h>
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
@@ -42,22 +44,26 @@ static void make_gid(struct swp_device *dev)
 {
 	const struct net_device *ndev = dev->netdev;
 	u8 addr[MAX_ADDR_LEN] = {};
+	__be64 guid;
 
 	memcpy(addr, ndev->dev_addr,
 	       min_t(u32, ndev->addr_len, sizeof(dev->gid)));
 	if (!memchr_inv(addr, 0, sizeof(addr))) {
 		if (SWP_GID_IS_MAC)
-			pr_info("softwarp: %s has no hardware address, by which rdma_cm of this kernel finds a device\n",
+			pr_info("%s has no hardware address, by which rdma_cm of this kernel finds a device\n",
 				ndev->name);
 		eth_random_addr(addr);
 	}
-	addrconf_addr_eui48((u8 *)&dev->guid, addr);
+	addrconf_addr_eui48((u8 *)&guid, addr);
+	/* the node keeps its name when the port gets another */
+	if (!dev->base.node_guid)
+		dev->base.node_guid = guid;
 	if (SWP_GID_IS_MAC) {
 		memcpy(dev->gid.raw, addr, sizeof(dev->gid));
 		return;
 	}
 	dev->gid.global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
-	dev->gid.global.interface_id = dev->guid;
+	dev->gid.global.interface_id = guid;
 }
 
 /* The core frees the device after this; runs when the last user is gone. */
@@ -103,7 +109,6 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	ibdev->node_type = RDMA_NODE_RNIC;
 	ibdev->phys_port_cnt = 1;
 	ibdev->num_comp_vectors = num_possible_cpus();
-	ibdev->node_guid = dev->guid;
 	strscpy(ibdev->node_desc, "softwarp, RDMA over TCP",
 		sizeof(ibdev->node_desc));
 	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
@@ -138,17 +143,17 @@ static int newlink(const char *name, struct net_device *ndev)
 	int ret;
 
 	if (!name_fits(name)) {
-		pr_warn("softwarp: a device name has printable characters other than / and %%\n");
+		pr_warn("a device name has printable characters other than / and %%\n");
 		return -EINVAL;
 	}
 	if (!netdev_fits(ndev)) {
-		pr_warn("softwarp: %s is of a type that carries no IP by itself (%u)\n",
+		pr_warn("%s is of a type that carries no IP by itself (%u)\n",
 			ndev->name, ndev->type);
 		return -EINVAL;
 	}
 	other = ib_device_get_by_netdev(ndev, SWP_DRIVER_ID);
 	if (other) {
-		pr_warn("softwarp: %s has the device %s already\n", ndev->name,
+		pr_warn("%s has the device %s already\n", ndev->name,
 			dev_name(&other->dev));
 		ib_device_put(other);
 		return -EEXIST;

@@ -85,7 +85,6 @@ struct swp_device {
 	struct ib_device base;		/* first: ib_core allocates it */
 	struct net_device *netdev;	/* held from newlink to dealloc */
 	netdevice_tracker netdev_tracker;
-	__be64 guid;
 	union ib_gid gid;
 	struct swp_policy policy;	/* swp_policy_read() */
 

@@ -24,7 +24,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->fw_ver = SWP_ABI_VERSION;
 	attr->vendor_id = SWP_VENDOR_ID;
 	attr->vendor_part_id = 1;
-	attr->sys_image_guid = dev->guid;
+	attr->sys_image_guid = ibdev->node_guid;
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_SIZE;
 	attr->max_qp = swp_params.max_qp;

@@ -2,6 +2,7 @@
 /* The end of things in use: processes, devices, netdevs, namespaces, the module. */
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -329,13 +330,31 @@ TEST(Netdev, Renamed) {
     EXPECT_EQ(link_delete(hosts.dev_a + "2").status, 0);
 }
 
+/* The port goes by it, the node keeps its name. */
 TEST(Netdev, NewHardwareAddress) {
     TwoHosts hosts;
+    Context context = open_device(hosts.dev_a);
+    ibv_device_attr old{}, now{};
+    ASSERT_EQ(ibv_query_device(context.get(), &old), 0);
     must_shell(
         fmt::format("ip -n {0} link set {1} down && "
                     "ip -n {0} link set {1} address 02:11:22:33:44:55 && ip -n {0} link set {1} up",
                     hosts.ns_a, hosts.netdev_a));
     expect_route_works(hosts.route());
+
+    constexpr std::array<uint8_t, 16> kOfAddress = {0xfe, 0x80, 0,    0,    0,    0,    0,    0,
+                                                    0x00, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55};
+    constexpr std::array<uint8_t, 16> kAddress = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55};
+    const auto &expected = kernel_before(6, 6) ? kAddress : kOfAddress;
+    union ibv_gid gid {};
+    EXPECT_TRUE(eventually([&] {
+        return ibv_query_gid(context.get(), 1, 0, &gid) == 0 &&
+               std::memcmp(gid.raw, expected.data(), sizeof(gid)) == 0;
+    })) << "the GID ends with "
+        << std::hex << be64toh(gid.global.interface_id);
+    ASSERT_EQ(ibv_query_device(context.get(), &now), 0);
+    EXPECT_EQ(now.node_guid, old.node_guid);
+    EXPECT_EQ(now.sys_image_guid, old.node_guid);
 }
 
 TEST(Netdev, NewAddress) {
