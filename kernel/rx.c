@@ -151,6 +151,49 @@ static int place_sges(struct swp_qp *qp, const struct swp_sge *sge, u32 num,
 
 /* RDMA Write ---------------------------------------------------------------*/
 
+/*
+ * Programs wait for a Write by watching the last octet of it, or the last word,
+ * and take it that everything before is there, as with hardware it is.  memcpy()
+ * may be a string instruction, whose stores come in any order, so the end is a
+ * store of its own: of up to eight octets, as its alignment allows.
+ */
+static void place_end(struct swp_mr *mr, u64 addr, struct swp_cur *c, u32 len)
+{
+	u32 off, n = 1, size;
+	struct page *page;
+	void *dst;
+	union {
+		u64 v64;
+		u32 v32;
+		u16 v16;
+		u8 v8;
+	} v;
+
+	page = swp_mr_page(mr, addr + len - 1, &off, &n);
+	size = min_t(u32, 1U << __ffs(off + 1), sizeof(v));
+	while (size > len)
+		size /= 2;
+	place(mr, addr, c, len - size);
+	swp_cur_copy(c, &v, size);
+	/* pairs with whatever the program has between the end and the rest */
+	smp_wmb();
+	dst = page_address(page) + off + 1 - size;
+	switch (size) {
+	case 8:
+		WRITE_ONCE(*(u64 *)dst, v.v64);
+		break;
+	case 4:
+		WRITE_ONCE(*(u32 *)dst, v.v32);
+		break;
+	case 2:
+		WRITE_ONCE(*(u16 *)dst, v.v16);
+		break;
+	default:
+		WRITE_ONCE(*(u8 *)dst, v.v8);
+		break;
+	}
+}
+
 static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 {
 	const struct swp_seg *s = &f->seg;
@@ -170,7 +213,9 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 			      SWP_DT_INVALID_STAG);
 	ret = swp_mr_check(mr, qp, s->to, s->payload,
 			   IB_ACCESS_REMOTE_WRITE);
-	if (!ret)
+	if (!ret && s->last)
+		place_end(mr, s->to, &f->payload, s->payload);
+	else if (!ret)
 		place(mr, s->to, &f->payload, s->payload);
 	swp_mr_put(mr);
 

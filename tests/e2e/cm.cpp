@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Connections: how they come about, fail to, and end. */
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -498,27 +497,10 @@ TEST(Cm, HundredsAtOnce) {
     into.clear();
 }
 
-/* Keeps this thread on one processor, so that its packets cannot overtake each other. */
-class OneProcessor {
-  public:
-    OneProcessor() {
-        require(sched_getaffinity(0, sizeof(before_), &before_) == 0, "sched_getaffinity");
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
-        require(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
-    }
-    ~OneProcessor() { sched_setaffinity(0, sizeof(before_), &before_); }
-    OneProcessor(const OneProcessor &) = delete;
-    OneProcessor &operator=(const OneProcessor &) = delete;
-
-  private:
-    cpu_set_t before_ = {};
-};
-
 /* Requests come in the order of the connects, replies in that of the accepts (perftest -q). */
 TEST(Cm, EventsComeInOrder) {
     constexpr unsigned count = 32;
+    /* so that packets cannot overtake each other */
     const OneProcessor one;
     QpOptions options{.send_wr = 1, .recv_wr = 1, .send_sge = 1, .recv_sge = 1};
     for (unsigned round = 0; round < full_or_quick(20U, 5U); round++) {

@@ -441,6 +441,55 @@ TEST(Order, WriteIsVisibleWhenTheSendBehindItArrives) {
     }
 }
 
+/* Who watches the last octet of a Write finds all of it, as many programs expect. */
+TEST(Order, TheEndOfAWriteIsSeenLast) {
+    constexpr size_t kSize = 16384;
+    const uint64_t kRounds = full_or_quick<uint64_t>(3000, 200);
+    Pair pair;
+    Region from(pair.c().pd(), kSize), to(pair.s().pd(), kSize);
+    /* nobody else on the processor that watches */
+    const ParameterOverride quiet("tx_poll_us", "0");
+    const OneProcessor here;
+    for (auto [offset, length] : {std::pair<size_t, size_t>{0, 8},
+                                  {3, 9},
+                                  {0, 100},
+                                  {5, 1000},
+                                  {0, 1024},
+                                  {4000, 4096},
+                                  {0, kSize}}) {
+        SCOPED_TRACE(fmt::format("{} octets at {}", length, offset));
+        to.buffer.set(0);
+        /* Each octet of a Write is the number of its round. */
+        std::atomic<uint64_t> seen{0}, torn{0};
+        std::thread watcher([&, where = to.at(offset), length = length] {
+            const OneProcessor other(true);
+            Deadline deadline(milliseconds(30000));
+            for (uint64_t round = 1; round <= kRounds; round++) {
+                auto value = static_cast<uint8_t>(round);
+                while (__atomic_load_n(where + length - 1, __ATOMIC_ACQUIRE) != value &&
+                       round <= kRounds)
+                    if (deadline.passed())
+                        round = kRounds + 1;
+                if (round <= kRounds && mismatch_value(where, length, value) != length)
+                    torn++;
+                seen = round;
+                seen.notify_one();
+            }
+        });
+        uint64_t round = 0;
+        while (seen == round && round < kRounds) {
+            from.buffer.set(static_cast<uint8_t>(++round));
+            pair.c().write(round, {from.sge(0, length)}, to.addr(offset), to.rkey());
+            /* asleep, so that the processor is the network's */
+            seen.wait(round - 1);
+            expect_success(pair.c().scq(), round, IBV_WC_RDMA_WRITE);
+        }
+        watcher.join();
+        EXPECT_EQ(seen, kRounds);
+        EXPECT_EQ(torn, 0U);
+    }
+}
+
 TEST(Order, ReadReturnsWhatTheWriteBeforeItWrote) {
     Pair pair;
     Region from(pair.c().pd(), 64 * 1024);

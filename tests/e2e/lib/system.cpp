@@ -182,6 +182,22 @@ void in_namespace(const std::string &ns, const std::function<void()> &fn) {
         std::rethrow_exception(error);
 }
 
+OneProcessor::OneProcessor(bool another) {
+    require(sched_getaffinity(0, sizeof(before_), &before_) == 0, "sched_getaffinity");
+    auto at = static_cast<size_t>(sched_getcpu());
+    /* which the thread need not be allowed to use so far */
+    if (another)
+        at = (at + 1) % static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(at, &one);
+    require(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
+}
+
+OneProcessor::~OneProcessor() {
+    sched_setaffinity(0, sizeof(before_), &before_);
+}
+
 Fd &Fd::operator=(Fd &&other) noexcept {
     if (this != &other) {
         reset();

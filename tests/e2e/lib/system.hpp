@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -99,6 +101,18 @@ void in_namespace(const std::string &ns, const std::function<void()> &fn);
 
 /* Moves the calling thread into the named namespace. */
 void enter_namespace(const std::string &ns);
+
+/* Keeps the calling thread on one processor: on this one, or on another. */
+class OneProcessor {
+  public:
+    explicit OneProcessor(bool another = false);
+    ~OneProcessor();
+    OneProcessor(const OneProcessor &) = delete;
+    OneProcessor &operator=(const OneProcessor &) = delete;
+
+  private:
+    cpu_set_t before_ = {};
+};
 
 /* A file descriptor that closes itself. */
 class Fd {
