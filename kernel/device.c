@@ -248,10 +248,14 @@ int swp_device_register(void)
 	return ret;
 }
 
-/* No new devices, then the existing ones go, clients and programs included. */
+/*
+ * No new devices, then the existing ones go, clients and programs included, while
+ * they can still take leave of their peers.  The notifier last: that it goes is
+ * told to it as the end of every netdev, at which we cut connections.
+ */
 void swp_device_unregister(void)
 {
 	rdma_link_unregister(&link_ops);
-	unregister_netdevice_notifier(&netdev_nb);
 	ib_unregister_driver(SWP_DRIVER_ID);
+	unregister_netdevice_notifier(&netdev_nb);
 }
