@@ -112,7 +112,7 @@ def served(server, port: int, ours_connects: bool, client) -> str:
         raise measure.Broken(f"{broken}\nthe server:\n{getattr(running, 'text', '')}") from broken
     except subprocess.TimeoutExpired as late:
         raise measure.Broken(f"the server did not end: {' '.join(server)}\n{running.text}") from late
-    if code:
+    if not measure.ended_well(server, code, running.text):
         raise measure.Broken(f"{' '.join(server)} ended with code {code}\n{running.text}")
     return text
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/lib"))
-from measure import IN_PEER, OWN4, PEER4, PEER6, Broken, Server, client, next_port  # noqa: E402
+from measure import IN_PEER, OWN4, PEER4, PEER6, Broken, Server, client, ended_well, next_port  # noqa: E402
 
 __all__ = ["Broken", "IN_PEER", "OWN4", "PEER4", "PEER6", "Server", "attempts", "carried", "client", "counter", "next_port",
            "pair", "perftest", "refused"]
@@ -51,7 +51,7 @@ def pair(server, caller, port: int, ends: bool = True, timeout: float = PATIENCE
         raise Broken(f"{broken}\nthe server:\n{getattr(running, 'text', '')}") from broken
     except subprocess.TimeoutExpired as late:
         raise Broken(f"the server did not end: {' '.join(server)}\n{running.text}") from late
-    if code:
+    if not ended_well(server, code, running.text):
         raise Broken(f"{' '.join(server)} ended with code {code}\n{running.text}")
     return text
 
