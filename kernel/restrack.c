@@ -148,6 +148,10 @@ int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	return 0;
 }
 
+/*
+ * Anybody may ask.  Addresses and keys are for CAP_NET_ADMIN, and only the core
+ * knows whether the socket that asks has that: it shows the keys itself.
+ */
 int swp_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	static const char * const kinds[] = {
@@ -163,7 +167,6 @@ int swp_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 	    rdma_nl_put_driver_u32(msg, "valid",
 				   !test_bit(SWP_MRF_INVALID, &mr->flags)) ||
 	    rdma_nl_put_driver_u32_hex(msg, "access", mr->access) ||
-	    rdma_nl_put_driver_u64_hex(msg, "iova", mr->iova) ||
 	    rdma_nl_put_driver_u32(msg, "windows", READ_ONCE(mr->windows))) {
 		nla_nest_cancel(msg, table);
 		return -EMSGSIZE;
