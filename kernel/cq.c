@@ -140,10 +140,15 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 		goto out;
 	}
 	dst = swp_ring_slot(&cq->ring, cq->prod);
-	cqe->gen = 0;
 	if (cq->timestamps)
 		cqe->timestamp = ktime_get_ns();
-	memcpy(dst, cqe, sizeof(*dst));
+	/*
+	 * Until all the rest is there the slot keeps the generation of the lap
+	 * before: any other value, 0 too, is valid in some lap.
+	 */
+	memcpy(dst, cqe, offsetof(struct swp_cqe, gen));
+	memcpy(&dst->timestamp, &cqe->timestamp,
+	       sizeof(*dst) - offsetof(struct swp_cqe, timestamp));
 	/* pairs with the poller's acquire load of gen */
 	smp_store_release(&dst->gen, (u16)(cq->prod / cq->ring.entries + 1));
 	cq->prod++;
