@@ -291,16 +291,16 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
 	}
-	if (atomic_inc_return(&dev->num_cq) > swp_params.max_cq) {
-		swp_stat_inc(dev, LIMIT_HIT);
-		ret = -ENOMEM;
-		goto err_count;
-	}
+	ret = swp_count(dev, SWP_LIMIT_CQ, udata, &cq->owner);
+	if (ret)
+		return ret;
 	spin_lock_init(&cq->lock);
+	mutex_init(&cq->resize_mutex);
 	swp_hrtimer_setup_soft(&cq->mod_timer, mod_expired);
 	cq->id = atomic_inc_return(&dev->next_cq_id);
 	cq->timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
-	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), uctx);
+	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), 0,
+			     uctx);
 	if (ret)
 		goto err_count;
 	/*
@@ -322,28 +322,73 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 err_ring:
 	swp_ring_free(&cq->ring);
 err_count:
-	atomic_dec(&dev->num_cq);
+	swp_uncount(dev, SWP_LIMIT_CQ, cq->owner);
 	return ret;
 }
 
-/* cq->lock held.  -EBUSY: the new ring is too small for what waits in the old. */
-static int move_cqes(struct swp_cq *cq, struct swp_ring *to)
-{
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&cq->ring);
-	u32 i, cons = READ_ONCE(ctrl->cons), num = cq->prod - cons;
-	struct swp_cqe *dst;
+/* CQEs that are copied at a time with the lock held, softirqs off */
+#define SWP_MOVE_CQES	64
 
-	if (cq->overflow || num > cq->ring.entries || num > to->entries)
-		return -EBUSY;
-	for (i = 0; i < num; i++) {
+/* The program neither polls nor arms meanwhile; if it does it gets garbage. */
+static void copy_cqes(const struct swp_cq *cq, struct swp_ring *to, u32 cons,
+		      u32 from, u32 num)
+{
+	struct swp_cqe *dst;
+	u32 i;
+
+	for (i = from; i != num; i++) {
 		dst = swp_ring_slot(to, i);
 		memcpy(dst, swp_ring_slot(&cq->ring, cons + i), sizeof(*dst));
 		dst->gen = 1;
 	}
-	swp_ring_ctrl(to)->arm = READ_ONCE(ctrl->arm);
+}
+
+/*
+ * cq->lock held.  Copies what waits in the queue from number @from on, if that
+ * is little, and swaps the rings.
+ * Returns 0; -EBUSY: the new ring is too small for what waits in the old one;
+ * else how many wait.
+ */
+static int try_move(struct swp_cq *cq, struct swp_ring *to, u32 cons, u32 from)
+{
+	u32 num = cq->prod - cons;
+
+	if (cq->overflow || num > cq->ring.entries || num > to->entries)
+		return -EBUSY;
+	if (num - from > SWP_MOVE_CQES)
+		return num;
+	copy_cqes(cq, to, cons, from, num);
+	swp_ring_ctrl(to)->arm = READ_ONCE(swp_ring_ctrl(&cq->ring)->arm);
 	cq->prod = num;
 	swap(cq->ring, *to);
+	cq->base.cqe = cq->ring.entries;
 	return 0;
+}
+
+/*
+ * There may be millions of them, so most are copied without the lock; what comes
+ * meanwhile goes behind them.  It cannot be more than the ring holds, as nothing
+ * is consumed.  resize_mutex held.
+ */
+static int move_cqes(struct swp_cq *cq, struct swp_ring *to)
+{
+	u32 cons = READ_ONCE(swp_ring_ctrl(&cq->ring)->cons);
+	u32 n, copied = 0;
+	int ret;
+
+	for (;;) {
+		spin_lock_bh(&cq->lock);
+		ret = try_move(cq, to, cons, copied);
+		spin_unlock_bh(&cq->lock);
+		if (ret <= 0)
+			return ret;
+		while (copied != ret) {
+			n = min_t(u32, ret - copied, 16 * SWP_MOVE_CQES);
+			copy_cqes(cq, to, cons, copied, copied + n);
+			copied += n;
+			cond_resched();
+		}
+	}
 }
 
 int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
@@ -359,7 +404,7 @@ int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 	if (!cqe || cqe > swp_params.max_cqe || udata->outlen < sizeof(resp))
 		return -EINVAL;
 	uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext, base);
-	ret = swp_ring_alloc(&ring, cqe, sizeof(struct swp_cqe), uctx);
+	ret = swp_ring_alloc(&ring, cqe, sizeof(struct swp_cqe), 0, uctx);
 	if (ret)
 		return ret;
 	resp.ring_key = swp_ring_key(&ring);
@@ -368,11 +413,9 @@ int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 	/* once the rings have changed places there is no way back */
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!ret) {
-		spin_lock_bh(&cq->lock);
+		mutex_lock(&cq->resize_mutex);
 		ret = move_cqes(cq, &ring);
-		if (!ret)
-			ibcq->cqe = cq->ring.entries;
-		spin_unlock_bh(&cq->lock);
+		mutex_unlock(&cq->resize_mutex);
 	}
 	swp_ring_free(&ring);
 	return ret;
@@ -384,6 +427,6 @@ int swp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 
 	hrtimer_cancel(&cq->mod_timer);
 	swp_ring_free(&cq->ring);
-	atomic_dec(&to_swp_dev(ibcq->device)->num_cq);
+	swp_uncount(to_swp_dev(ibcq->device), SWP_LIMIT_CQ, cq->owner);
 	return 0;
 }

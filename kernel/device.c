@@ -76,6 +76,7 @@ void swp_dealloc_driver(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->mrs));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
+	swp_limits_exit(dev);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
 	free_percpu(dev->stats);
 }
@@ -97,6 +98,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
 	xa_init(&dev->mrs);
 	xa_init_flags(&dev->counters, XA_FLAGS_ALLOC1);
+	swp_limits_init(dev);
 	spin_lock_init(&dev->mw_lock);
 	dev->qp_next = get_random_u32() & 0xffffff;
 	swp_policy_init(dev);

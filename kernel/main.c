@@ -9,6 +9,10 @@
 #include "qp.h"
 #include "verbs.h"
 
+#ifdef CONFIG_HIGHMEM
+#error "softwarp reaches every page by its kernel address: not for kernels with CONFIG_HIGHMEM"
+#endif
+
 struct swp_params swp_params = {
 	.max_qp = 65536,
 	.max_cq = 65536,
@@ -19,6 +23,8 @@ struct swp_params swp_params = {
 	.max_qp_wr = 32768,
 	.max_srq_wr = 32768,
 	.max_cqe = 1 << 20,
+	.user_share = 25,
+	.reserved_share = 10,
 	.max_pending = 4096,
 	.handshake_ms = 10000,
 	.reply_ms = 60000,
@@ -35,29 +41,78 @@ struct swp_params swp_params = {
 	.zcopy_min = 0,
 };
 
-module_param_named(max_qp, swp_params.max_qp, uint, 0644);
+/*
+ * A number that is too large is refused, when it is given: what it would be cut
+ * down to, or wrap to, is not what the administrator meant.
+ */
+struct bounded {
+	uint *value;
+	uint most;
+};
+
+static int set_bounded(const char *text, const struct kernel_param *kp)
+{
+	const struct bounded *b = kp->arg;
+	uint value;
+	int ret;
+
+	ret = kstrtouint(text, 0, &value);
+	if (ret)
+		return ret;
+	if (value > b->most) {
+		pr_warn("softwarp: %s is at most %u\n", kp->name, b->most);
+		return -EINVAL;
+	}
+	WRITE_ONCE(*b->value, value);
+	return 0;
+}
+
+static int get_bounded(char *buffer, const struct kernel_param *kp)
+{
+	const struct bounded *b = kp->arg;
+
+	return sysfs_emit(buffer, "%u\n", READ_ONCE(*b->value));
+}
+
+static const struct kernel_param_ops bounded_ops = {
+	.set = set_bounded,
+	.get = get_bounded,
+};
+
+#define SWP_BOUNDED_PARAM(name, bound)					\
+	static const struct bounded bounded_##name = {			\
+		.value = &swp_params.name, .most = (bound),		\
+	};								\
+	module_param_cb(name, &bounded_ops, (void *)&bounded_##name, 0644); \
+	__MODULE_PARM_TYPE(name, "uint")
+
+SWP_BOUNDED_PARAM(max_qp, SWP_MAX_QPN - 1);
 MODULE_PARM_DESC(max_qp, "QPs per device (65536)");
-module_param_named(max_cq, swp_params.max_cq, uint, 0644);
+SWP_BOUNDED_PARAM(max_cq, INT_MAX);
 MODULE_PARM_DESC(max_cq, "CQs per device (65536)");
-module_param_named(max_mr, swp_params.max_mr, uint, 0644);
+SWP_BOUNDED_PARAM(max_mr, SWP_MAX_MR);
 MODULE_PARM_DESC(max_mr, "memory regions and windows per device (1048576)");
-module_param_named(max_pd, swp_params.max_pd, uint, 0644);
+SWP_BOUNDED_PARAM(max_pd, INT_MAX);
 MODULE_PARM_DESC(max_pd, "protection domains per device (65536)");
-module_param_named(max_ucontext, swp_params.max_ucontext, uint, 0644);
+SWP_BOUNDED_PARAM(max_ucontext, INT_MAX);
 MODULE_PARM_DESC(max_ucontext, "open user contexts per device (16384)");
-module_param_named(max_srq, swp_params.max_srq, uint, 0644);
+SWP_BOUNDED_PARAM(max_srq, INT_MAX);
 MODULE_PARM_DESC(max_srq, "shared receive queues per device (65536)");
-module_param_named(max_qp_wr, swp_params.max_qp_wr, uint, 0644);
+SWP_BOUNDED_PARAM(max_qp_wr, 1 << 20);
 MODULE_PARM_DESC(max_qp_wr, "entries of one send or receive queue (32768)");
-module_param_named(max_srq_wr, swp_params.max_srq_wr, uint, 0644);
+SWP_BOUNDED_PARAM(max_srq_wr, 1 << 20);
 MODULE_PARM_DESC(max_srq_wr, "entries of one shared receive queue (32768)");
-module_param_named(max_cqe, swp_params.max_cqe, uint, 0644);
+SWP_BOUNDED_PARAM(max_cqe, 1 << 25);
 MODULE_PARM_DESC(max_cqe, "entries of one completion queue (1048576)");
-module_param_named(max_pending, swp_params.max_pending, uint, 0644);
+SWP_BOUNDED_PARAM(user_share, 100);
+MODULE_PARM_DESC(user_share, "percent of each of max_qp, max_cq, max_srq, max_mr, max_pd and max_ucontext that one ordinary user may have (25)");
+SWP_BOUNDED_PARAM(reserved_share, 100);
+MODULE_PARM_DESC(reserved_share, "percent of the same that all ordinary users leave to the kernel and CAP_NET_ADMIN (10)");
+SWP_BOUNDED_PARAM(max_pending, INT_MAX);
 MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
-module_param_named(handshake_ms, swp_params.handshake_ms, uint, 0644);
+SWP_BOUNDED_PARAM(handshake_ms, INT_MAX);
 MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer to send its MPA Request (10000)");
-module_param_named(reply_ms, swp_params.reply_ms, uint, 0644);
+SWP_BOUNDED_PARAM(reply_ms, INT_MAX);
 MODULE_PARM_DESC(reply_ms, "milliseconds for a peer to accept or reject a connection (60000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
 MODULE_PARM_DESC(mpa_rev, "mpa/revision of devices made from now on: 1 or 2 (2)");
@@ -75,9 +130,9 @@ module_param_named(mpa_rdmac, swp_params.mpa_rdmac, uint, 0644);
 MODULE_PARM_DESC(mpa_rdmac, "mpa/rdmac of devices made from now on: 0 off, 1 on (0)");
 module_param_named(mpa_extensions, swp_params.mpa_extensions, uint, 0644);
 MODULE_PARM_DESC(mpa_extensions, "mpa/extensions of devices made from now on: 0 off, 1 on (1)");
-module_param_named(max_ird, swp_params.max_ird, uint, 0644);
+SWP_BOUNDED_PARAM(max_ird, SWP_MAX_ORD);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
-module_param_named(tx_poll_us, swp_params.tx_poll_us, uint, 0644);
+SWP_BOUNDED_PARAM(tx_poll_us, 1000000);
 MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of small requests, 0 never (50)");
 module_param_named(zcopy_min, swp_params.zcopy_min, uint, 0644);
 MODULE_PARM_DESC(zcopy_min, "bytes from which pages go to TCP by reference, 0 never (0)");
@@ -86,8 +141,6 @@ static int __init swp_init(void)
 {
 	int ret;
 
-	if (swp_params.max_ird > SWP_MAX_ORD)
-		swp_params.max_ird = SWP_MAX_ORD;
 	swp_crc_init();
 	/*
 	 * Senders must be able to sleep for the socket lock, and memory reclaim
@@ -126,6 +179,7 @@ static void __exit swp_exit(void)
 	swp_cm_exit();
 	destroy_workqueue(swp_poll_wq);
 	destroy_workqueue(swp_wq);
+	swp_tx_exit();
 	/* regions are freed after a grace period */
 	rcu_barrier();
 }

@@ -8,6 +8,8 @@
  */
 #include <linux/mm.h>
 #include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_umem.h>
@@ -30,7 +32,8 @@ static void *alloc_ring_mem(u32 bytes, bool charge)
 	struct page **pages;
 	void *mem;
 
-	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL);
+	pages = kvmalloc_array(n, sizeof(*pages),
+			       charge ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 	if (!pages)
 		return NULL;
 	for (i = 0; i < n; i++) {
@@ -53,11 +56,72 @@ err:
 }
 
 /*
+ * A program's rings stay in memory as its regions do, and count as those: against
+ * RLIMIT_MEMLOCK, in the account that ib_umem_get() keeps.
+ */
+static int lock_pages(struct swp_mmap_entry *e, u64 bytes)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct mm_struct *mm = current->mm;
+	u64 sum;
+
+	e->locked = PAGE_ALIGN(bytes) >> PAGE_SHIFT;
+	sum = atomic64_add_return(e->locked, &mm->pinned_vm);
+	if (sum > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(e->locked, &mm->pinned_vm);
+		return -ENOMEM;
+	}
+	/* the account, not the memory of the process */
+	mmgrab(mm);
+	e->mm = mm;
+	return 0;
+}
+
+static void free_entry(struct swp_mmap_entry *e)
+{
+	vfree(e->mem);
+	if (e->mm) {
+		atomic64_sub(e->locked, &e->mm->pinned_vm);
+		mmdrop(e->mm);
+	}
+	kfree(e);
+}
+
+/* Memory that a program can map.  @bytes, @beside: what it counts for */
+static int alloc_mapped(struct swp_ring *r, u64 bytes, u64 beside,
+			struct swp_ucontext *uctx)
+{
+	struct swp_mmap_entry *e = kzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!e)
+		return -ENOMEM;
+	ret = lock_pages(e, bytes + PAGE_ALIGN(beside));
+	if (ret)
+		goto err;
+	ret = -ENOMEM;
+	e->mem = alloc_ring_mem(bytes, true);
+	if (!e->mem)
+		goto err;
+	ret = rdma_user_mmap_entry_insert(&uctx->base, &e->base, bytes);
+	if (ret)
+		goto err;
+	r->mem = e->mem;
+	r->entry = e;
+	return 0;
+
+err:
+	free_entry(e);
+	return ret;
+}
+
+/*
  * swp_ring_alloc - memory for a ring of @entries (made a power of two) elements
  * of @stride bytes, mappable by @uctx, or private when that is NULL.
+ * @beside: bytes that the caller keeps elsewhere for each
  * Returns 0 or -ENOMEM.
  */
-int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
 		   struct swp_ucontext *uctx)
 {
 	u64 bytes;
@@ -71,33 +135,19 @@ int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
 	if (bytes > U32_MAX)
 		return -ENOMEM;
 
-	r->mem = alloc_ring_mem(bytes, uctx);
-	if (!r->mem)
-		return -ENOMEM;
+	if (uctx) {
+		ret = alloc_mapped(r, bytes, (u64)entries * beside, uctx);
+	} else {
+		r->mem = alloc_ring_mem(bytes, false);
+		ret = r->mem ? 0 : -ENOMEM;
+	}
+	if (ret)
+		return ret;
 	r->bytes = bytes;
 	r->entries = entries;
 	r->mask = entries - 1;
 	r->stride = stride;
-	if (!uctx)
-		return 0;
-
-	r->entry = kzalloc(sizeof(*r->entry), GFP_KERNEL);
-	if (!r->entry) {
-		ret = -ENOMEM;
-		goto err_mem;
-	}
-	r->entry->mem = r->mem;
-	ret = rdma_user_mmap_entry_insert(&uctx->base, &r->entry->base, bytes);
-	if (ret)
-		goto err_entry;
 	return 0;
-
-err_entry:
-	kfree(r->entry);
-err_mem:
-	vfree(r->mem);
-	memset(r, 0, sizeof(*r));
-	return ret;
 }
 
 /* The mapping may outlive the queue; its entry frees the memory then. */
@@ -131,11 +181,7 @@ int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma)
 
 void swp_mmap_free(struct rdma_user_mmap_entry *e)
 {
-	struct swp_mmap_entry *entry =
-		container_of(e, struct swp_mmap_entry, base);
-
-	vfree(entry->mem);
-	kfree(entry);
+	free_entry(container_of(e, struct swp_mmap_entry, base));
 }
 
 /* Regions ----------------------------------------------------------------- */
@@ -307,18 +353,20 @@ static int publish_mr(struct swp_mr *mr)
 static struct swp_mr *new_mr(struct ib_pd *pd, int access)
 {
 	struct swp_device *dev = to_swp_dev(pd->device);
+	struct swp_owner *owner;
 	struct swp_mr *mr;
+	int ret;
 
-	if (atomic_inc_return(&dev->num_mr) > swp_params.max_mr) {
-		swp_stat_inc(dev, LIMIT_HIT);
-		atomic_dec(&dev->num_mr);
-		return ERR_PTR(-ENOMEM);
-	}
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	ret = swp_count(dev, SWP_LIMIT_MR, pd->uobject, &owner);
+	if (ret)
+		return ERR_PTR(ret);
+	mr = kzalloc(sizeof(*mr), pd->uobject ? GFP_KERNEL_ACCOUNT :
+						GFP_KERNEL);
 	if (!mr) {
-		atomic_dec(&dev->num_mr);
+		swp_uncount(dev, SWP_LIMIT_MR, owner);
 		return ERR_PTR(-ENOMEM);
 	}
+	mr->owner = owner;
 	mr->dev = dev;
 	mr->access = access;
 	mr->base.pd = pd;
@@ -334,7 +382,7 @@ static void free_mr(struct swp_mr *mr)
 	kvfree(mr->blocks);
 	if (mr->umem)
 		ib_umem_release(mr->umem);
-	atomic_dec(&mr->dev->num_mr);
+	swp_uncount(mr->dev, SWP_LIMIT_MR, mr->owner);
 	kfree_rcu(mr, rcu);
 }
 

@@ -747,7 +747,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	/* iWARP's Idle, in which its QPs are born; it has no Reset */
 	qp->state = SWP_QP_INIT;
 	ret = xa_alloc_cyclic_bh(&dev->qps, &qp->qpn, qp,
-				 XA_LIMIT(2, (1 << 24) - 1), &dev->qp_next,
+				 XA_LIMIT(2, SWP_MAX_QPN), &dev->qp_next,
 				 GFP_KERNEL);
 	return ret < 0 ? ret : 0;
 }

@@ -205,6 +205,7 @@ struct swp_qp {
 	struct swp_device *dev;
 	struct swp_pd *pd;
 	u32 qpn;
+	struct swp_owner *owner;
 	refcount_t ref;
 	struct completion idle;
 
@@ -220,6 +221,7 @@ struct swp_qp {
 	bool user;
 	u32 max_inline;
 	u32 max_send_sge;
+	struct mem_cgroup *memcg;	/* who pays; NULL: nobody in particular */
 	u32 max_recv_sge;
 
 	struct swp_cq *scq;
@@ -369,7 +371,7 @@ static inline bool swp_rx_unfinished(const struct swp_qp *qp)
  * mem.c: a region that is looked up is used and given back without sleeping;
  * softirqs are off in between, so that who invalidates it can wait for that.
  */
-int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
 		   struct swp_ucontext *uctx);
 void swp_ring_free(struct swp_ring *r);
 u64 swp_ring_key(const struct swp_ring *r);

@@ -28,6 +28,8 @@ struct swp_listener;
 /* Limits; the administrator's copies are module parameters (params.c). */
 #define SWP_MAX_ORD		128	/* also the largest IRD */
 #define SWP_MAX_MSG		0x80000000U /* bytes of one message, 2 GiB */
+#define SWP_MAX_QPN		0xffffffU
+#define SWP_MAX_MR		0xffffffU /* STags have 24 bits of index */
 
 /* An OUI that nobody was given, as no vendor is 0: the bit for local ones is set */
 #define SWP_VENDOR_ID		0x025750
@@ -42,6 +44,8 @@ struct swp_params {
 	uint max_qp_wr;		/* entries of one SQ or RQ */
 	uint max_srq_wr;	/* entries of one shared receive queue */
 	uint max_cqe;		/* entries of one CQ */
+	uint user_share;	/* percent of each max_* for one ordinary user */
+	uint reserved_share;	/* percent that ordinary users leave to others */
 	uint max_pending;	/* MPA handshakes in progress per listener */
 	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
 	uint reply_ms;		/* time for an MPA Reply, milliseconds */
@@ -60,6 +64,25 @@ struct swp_params {
 };
 
 extern struct swp_params swp_params;
+
+/* limits.c: objects that are counted ----------------------------------------- */
+
+enum swp_limit {
+	SWP_LIMIT_QP,
+	SWP_LIMIT_CQ,
+	SWP_LIMIT_SRQ,
+	SWP_LIMIT_MR,		/* regions and windows */
+	SWP_LIMIT_PD,
+	SWP_LIMIT_UCONTEXT,
+	SWP_LIMIT_COUNT
+};
+
+/* What an ordinary user has on a device; as long as that is anything */
+struct swp_owner {
+	u32 uid;		/* in the initial user namespace */
+	u32 num[SWP_LIMIT_COUNT];
+	u32 total;
+};
 
 /* Device ------------------------------------------------------------------- */
 
@@ -93,12 +116,10 @@ struct swp_device {
 	struct xarray mrs;		/* STag index -> struct swp_mr, RCU */
 	spinlock_t mw_lock;		/* which window is bound to what; bh safe */
 
-	atomic_t num_qp;
-	atomic_t num_cq;
-	atomic_t num_srq;
-	atomic_t num_mr;
-	atomic_t num_pd;
-	atomic_t num_ucontext;
+	struct mutex limit_mutex;	/* protects the next three; innermost */
+	u32 num[SWP_LIMIT_COUNT];	/* of all users and the kernel */
+	u32 ordinary[SWP_LIMIT_COUNT];	/* of those that are held to a share */
+	struct xarray owners;		/* uid -> struct swp_owner */
 	atomic_t next_cq_id;
 
 	struct swp_stats __percpu *stats;
@@ -116,6 +137,18 @@ static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
 	return container_of(ibdev, struct swp_device, base);
 }
 
+/*
+ * swp_count - one more of these, made by the current process for itself if @user
+ * @owner: set to who has it, for swp_uncount(); NULL: counts on the device only
+ * Returns 0, or -ENOMEM at a limit.  Process context.
+ */
+int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
+	      struct swp_owner **owner);
+void swp_uncount(struct swp_device *dev, enum swp_limit what,
+		 struct swp_owner *owner);
+void swp_limits_init(struct swp_device *dev);
+void swp_limits_exit(struct swp_device *dev);
+
 static inline enum ib_atomic_cap swp_atomic_cap(const struct swp_device *dev)
 {
 	return READ_ONCE(dev->policy.extensions) ? IB_ATOMIC_GLOB :
@@ -125,10 +158,12 @@ static inline enum ib_atomic_cap swp_atomic_cap(const struct swp_device *dev)
 struct swp_ucontext {
 	struct ib_ucontext base;
 	struct swp_device *dev;
+	struct swp_owner *owner;
 };
 
 struct swp_pd {
 	struct ib_pd base;
+	struct swp_owner *owner;
 };
 
 /* Memory shared with user space, or private to the kernel */
@@ -144,6 +179,8 @@ struct swp_ring {
 struct swp_mmap_entry {
 	struct rdma_user_mmap_entry base;
 	void *mem;			/* freed with the entry */
+	struct mm_struct *mm;		/* whose locked memory it is */
+	u32 locked;			/* pages of it */
 };
 
 static inline struct swp_ring_ctrl *swp_ring_ctrl(const struct swp_ring *r)
@@ -160,6 +197,8 @@ static inline void *swp_ring_slot(const struct swp_ring *r, u32 i)
 
 struct swp_cq {
 	struct ib_cq base;
+	struct swp_owner *owner;
+	struct mutex resize_mutex;	/* outside lock: who changes the ring */
 	struct swp_ring ring;
 	u32 id;
 	spinlock_t lock;	/* protects all below; irq safe, innermost */
@@ -182,6 +221,8 @@ struct swp_cq {
 struct swp_srq {
 	struct ib_srq base;
 	struct swp_device *dev;
+	struct swp_owner *owner;
+	struct mutex resize_mutex;	/* outside lock: who changes the ring */
 	u32 max_sge;
 	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
 	struct swp_ring ring;	/* a kernel consumer's: post_lock, too */
@@ -213,6 +254,7 @@ enum swp_mr_flag {
 struct swp_mr {
 	struct ib_mr base;
 	struct swp_device *dev;
+	struct swp_owner *owner;
 	enum swp_mr_kind kind;
 	unsigned long flags;	/* enum swp_mr_flag */
 	u32 stag;

@@ -85,18 +85,17 @@ int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
 	}
-	if (atomic_inc_return(&dev->num_srq) > swp_params.max_srq) {
-		swp_stat_inc(dev, LIMIT_HIT);
-		ret = -ENOMEM;
-		goto err_count;
-	}
+	ret = swp_count(dev, SWP_LIMIT_SRQ, udata, &srq->owner);
+	if (ret)
+		return ret;
 	srq->dev = dev;
 	srq->max_sge = max(attr->attr.max_sge, 1U);
 	srq->limit = attr->attr.srq_limit;
 	spin_lock_init(&srq->lock);
+	mutex_init(&srq->resize_mutex);
 	spin_lock_init(&srq->post_lock);
 	ret = swp_ring_alloc(&srq->ring, attr->attr.max_wr,
-			     rqe_stride(srq->max_sge), uctx);
+			     rqe_stride(srq->max_sge), 0, uctx);
 	if (ret)
 		goto err_count;
 	attr->attr.max_wr = srq->ring.entries;
@@ -115,7 +114,7 @@ int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 err_ring:
 	swp_ring_free(&srq->ring);
 err_count:
-	atomic_dec(&dev->num_srq);
+	swp_uncount(dev, SWP_LIMIT_SRQ, srq->owner);
 	return ret;
 }
 
@@ -125,7 +124,7 @@ int swp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 
 	swp_ring_free(&srq->ring);
-	atomic_dec(&srq->dev->num_srq);
+	swp_uncount(srq->dev, SWP_LIMIT_SRQ, srq->owner);
 	return 0;
 }
 
@@ -153,7 +152,7 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
 	}
-	ret = swp_ring_alloc(ring, max_wr, rqe_stride(srq->max_sge), uctx);
+	ret = swp_ring_alloc(ring, max_wr, rqe_stride(srq->max_sge), 0, uctx);
 	if (ret || !udata)
 		return ret;
 	resp.ring_key = swp_ring_key(ring);
@@ -167,30 +166,44 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 	return 0;
 }
 
-/*
- * srq->lock held, and post_lock of a kernel consumer's.  What waits keeps its
- * number, so that all who count go on from where they were.  The program's own
- * count is read once; what it wrote into the requests is checked when they are
- * taken.
- * -EINVAL: the new ring is too small for what waits, or there is no telling.
- */
-static int move_rqes(struct swp_srq *srq, struct swp_ring *to)
-{
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(to);
-	const struct swp_rqe *src;
-	u32 i, prod, num, num_sge;
+/* RQEs that are copied at a time with the locks held */
+#define SWP_MOVE_RQES	64
 
-	/* pairs with the poster's release of prod */
-	prod = smp_load_acquire(&swp_ring_ctrl(&srq->ring)->prod);
-	num = prod - srq->cons;
-	if (srq->broken || num > srq->ring.entries || num > to->entries)
-		return -EINVAL;
-	for (i = srq->cons; i != prod; i++) {
-		src = swp_ring_slot(&srq->ring, i);
+/* What waits keeps its number, so that all who count go on from where they were. */
+static void copy_rqes(const struct swp_srq *srq, struct swp_ring *to, u32 from,
+		      u32 end)
+{
+	const struct swp_rqe *src;
+	u32 num_sge;
+
+	for (; from != end; from++) {
+		src = swp_ring_slot(&srq->ring, from);
 		num_sge = min(READ_ONCE(src->num_sge), srq->max_sge);
-		memcpy(swp_ring_slot(to, i), src,
+		memcpy(swp_ring_slot(to, from), src,
 		       sizeof(*src) + num_sge * sizeof(struct swp_sge));
 	}
+}
+
+/*
+ * srq->lock held, and post_lock of a kernel consumer's.  Copies what waits and
+ * was not copied, [*from, prod), if that is little, and swaps the rings.
+ * Returns 0; -EINVAL: the new ring is too small for what waits, or there is no
+ * telling; -EAGAIN: it is much, and *from says where it begins.
+ */
+static int try_move(struct swp_srq *srq, struct swp_ring *to, u32 *from,
+		    u32 prod)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(to);
+	u32 num = prod - srq->cons;
+
+	if (srq->broken || num > srq->ring.entries || num > to->entries)
+		return -EINVAL;
+	/* taken meanwhile, copied or not */
+	if ((s32)(srq->cons - *from) > 0)
+		*from = srq->cons;
+	if (prod - *from > SWP_MOVE_RQES)
+		return -EAGAIN;
+	copy_rqes(srq, to, *from, prod);
 	ctrl->cons = srq->cons;
 	/* pairs with the engine's acquire load of prod */
 	smp_store_release(&ctrl->prod, prod);
@@ -198,9 +211,16 @@ static int move_rqes(struct swp_srq *srq, struct swp_ring *to)
 	return 0;
 }
 
-/* As move_rqes() */
+static u32 posted(const struct swp_srq *srq)
+{
+	/* pairs with the poster's release of prod */
+	return smp_load_acquire(&swp_ring_ctrl(&srq->ring)->prod);
+}
+
+/* As try_move(); a kernel consumer may post meanwhile, a program does not. */
 static int change(struct swp_srq *srq, const struct ib_srq_attr *attr,
-		  enum ib_srq_attr_mask mask, struct swp_ring *ring)
+		  enum ib_srq_attr_mask mask, struct swp_ring *ring, u32 *from,
+		  u32 prod)
 {
 	u32 limit = mask & IB_SRQ_LIMIT ? attr->srq_limit : srq->limit;
 	int ret = 0;
@@ -208,10 +228,56 @@ static int change(struct swp_srq *srq, const struct ib_srq_attr *attr,
 	if (limit > (ring->entries ? ring->entries : srq->ring.entries))
 		return -EINVAL;
 	if (ring->entries)
-		ret = move_rqes(srq, ring);
+		ret = try_move(srq, ring, from,
+			       srq->base.uobject ? prod : posted(srq));
 	if (!ret)
 		srq->limit = limit;
 	return ret;
+}
+
+static int change_locked(struct swp_srq *srq, const struct ib_srq_attr *attr,
+			 enum ib_srq_attr_mask mask, struct swp_ring *ring,
+			 u32 *from, u32 prod)
+{
+	unsigned long flags;
+	int ret;
+
+	spin_lock_bh(&srq->lock);
+	if (srq->base.uobject) {
+		/* nobody else posts, and interrupts need not wait for a copy */
+		ret = change(srq, attr, mask, ring, from, prod);
+	} else {
+		spin_lock_irqsave(&srq->post_lock, flags);
+		ret = change(srq, attr, mask, ring, from, prod);
+		spin_unlock_irqrestore(&srq->post_lock, flags);
+	}
+	spin_unlock_bh(&srq->lock);
+	return ret;
+}
+
+/*
+ * Most of what waits is copied without the locks, slice by slice.  The program's
+ * own count is read once; what it wrote into the requests is checked when they
+ * are taken.  resize_mutex held.
+ */
+static int resize(struct swp_srq *srq, const struct ib_srq_attr *attr,
+		  enum ib_srq_attr_mask mask, struct swp_ring *ring)
+{
+	u32 prod = posted(srq), from = READ_ONCE(srq->cons), end, n;
+	int ret;
+
+	for (;;) {
+		ret = change_locked(srq, attr, mask, ring, &from, prod);
+		if (ret != -EAGAIN)
+			return ret;
+		end = srq->base.uobject ? prod : posted(srq);
+		while (from != end) {
+			n = min_t(u32, end - from, 16 * SWP_MOVE_RQES);
+			copy_rqes(srq, ring, from, from + n);
+			from += n;
+			cond_resched();
+		}
+	}
 }
 
 int swp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
@@ -219,25 +285,18 @@ int swp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
 	struct swp_ring ring = {};
-	unsigned long flags;
-	int ret = 0;
+	int ret;
 
 	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
 		return -EOPNOTSUPP;
-	if (mask & IB_SRQ_MAX_WR)
-		ret = alloc_other(srq, attr->max_wr, udata, &ring);
+	if (!(mask & IB_SRQ_MAX_WR))
+		return change_locked(srq, attr, mask, &ring, NULL, 0);
+	ret = alloc_other(srq, attr->max_wr, udata, &ring);
 	if (ret)
 		return ret;
-	spin_lock_bh(&srq->lock);
-	if (udata) {
-		/* nobody else posts, and interrupts need not wait for a copy */
-		ret = change(srq, attr, mask, &ring);
-	} else {
-		spin_lock_irqsave(&srq->post_lock, flags);
-		ret = change(srq, attr, mask, &ring);
-		spin_unlock_irqrestore(&srq->post_lock, flags);
-	}
-	spin_unlock_bh(&srq->lock);
+	mutex_lock(&srq->resize_mutex);
+	ret = resize(srq, attr, mask, &ring);
+	mutex_unlock(&srq->resize_mutex);
 	/* the one that is not in use */
 	swp_ring_free(&ring);
 	return ret;

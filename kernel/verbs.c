@@ -3,6 +3,7 @@
  * The ib_device_ops: argument checks and glue between ib_core and the objects.
  */
 #include <linux/inetdevice.h>
+#include <linux/memcontrol.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_user_verbs.h>
@@ -43,7 +44,8 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_pd = swp_params.max_pd;
 	attr->max_qp_rd_atom = swp_params.max_ird;
 	attr->max_qp_init_rd_atom = SWP_MAX_ORD;
-	attr->max_res_rd_atom = swp_params.max_ird * swp_params.max_qp;
+	attr->max_res_rd_atom = min_t(u64, INT_MAX, (u64)swp_params.max_ird *
+						    swp_params.max_qp);
 	attr->atomic_cap = swp_atomic_cap(dev);
 	attr->max_pkeys = 1;
 	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS |
@@ -137,24 +139,21 @@ static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 				       req.abi_version, SWP_ABI_VERSION);
 		return -EPROTONOSUPPORT;
 	}
-	if (atomic_inc_return(&dev->num_ucontext) > swp_params.max_ucontext) {
-		swp_stat_inc(dev, LIMIT_HIT);
-		ret = -ENOMEM;
-		goto err;
-	}
+	ret = swp_count(dev, SWP_LIMIT_UCONTEXT, true, &uctx->owner);
+	if (ret)
+		return ret;
 	uctx->dev = dev;
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (ret)
-		goto err;
-	return 0;
-err:
-	atomic_dec(&dev->num_ucontext);
+		swp_uncount(dev, SWP_LIMIT_UCONTEXT, uctx->owner);
 	return ret;
 }
 
 static void dealloc_ucontext(struct ib_ucontext *ctx)
 {
-	atomic_dec(&to_swp_dev(ctx->device)->num_ucontext);
+	struct swp_ucontext *uctx = container_of(ctx, struct swp_ucontext, base);
+
+	swp_uncount(uctx->dev, SWP_LIMIT_UCONTEXT, uctx->owner);
 }
 
 /*
@@ -168,19 +167,14 @@ static void disassociate_ucontext(struct ib_ucontext *ctx)
 
 static int alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 {
-	struct swp_device *dev = to_swp_dev(pd->device);
-
-	if (atomic_inc_return(&dev->num_pd) > swp_params.max_pd) {
-		atomic_dec(&dev->num_pd);
-		swp_stat_inc(dev, LIMIT_HIT);
-		return -ENOMEM;
-	}
-	return 0;
+	return swp_count(to_swp_dev(pd->device), SWP_LIMIT_PD, udata,
+			 &container_of(pd, struct swp_pd, base)->owner);
 }
 
 static int dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 {
-	atomic_dec(&to_swp_dev(pd->device)->num_pd);
+	swp_uncount(to_swp_dev(pd->device), SWP_LIMIT_PD,
+		    container_of(pd, struct swp_pd, base)->owner);
 	return 0;
 }
 
@@ -213,7 +207,8 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 			  sizeof(struct swp_sge),
 		     attr->cap.max_inline_data);
 	stride = ALIGN(sizeof(struct swp_sqe) + data, 64);
-	ret = swp_ring_alloc(&qp->sq, attr->cap.max_send_wr, stride, uctx);
+	ret = swp_ring_alloc(&qp->sq, attr->cap.max_send_wr, stride,
+			     sizeof(*qp->slots), uctx);
 	if (ret)
 		return ret;
 	/* what the stride has room for is granted */
@@ -227,7 +222,7 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 	stride = sizeof(struct swp_rqe) +
 		 qp->max_recv_sge * sizeof(struct swp_sge);
 	ret = swp_ring_alloc(&qp->rq, qp->srq ? 0 : attr->cap.max_recv_wr,
-			     stride, uctx);
+			     stride, 0, uctx);
 	if (ret)
 		goto err_sq;
 	if (qp->sq.entries) {
@@ -277,17 +272,16 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
 	}
-	if (atomic_inc_return(&dev->num_qp) > swp_params.max_qp) {
-		swp_stat_inc(dev, LIMIT_HIT);
-		ret = -ENOMEM;
-		goto err_count;
-	}
+	ret = swp_count(dev, SWP_LIMIT_QP, udata, &qp->owner);
+	if (ret)
+		return ret;
 	qp->dev = dev;
 	qp->scq = to_swp_cq(attr->send_cq);
 	qp->rcq = to_swp_cq(attr->recv_cq);
 	qp->srq = attr->srq ? to_swp_srq(attr->srq) : NULL;
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->user = !!udata;
+	qp->memcg = udata ? get_mem_cgroup_from_mm(current->mm) : NULL;
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	ret = alloc_queues(qp, attr, uctx);
 	if (ret)
@@ -320,7 +314,8 @@ err_obj:
 err_queues:
 	free_queues(qp);
 err_count:
-	atomic_dec(&dev->num_qp);
+	mem_cgroup_put(qp->memcg);
+	swp_uncount(dev, SWP_LIMIT_QP, qp->owner);
 	return ret;
 }
 
@@ -335,7 +330,8 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	swp_cq_settle(qp->scq);
 	swp_cq_settle(qp->rcq);
 	free_queues(qp);
-	atomic_dec(&qp->dev->num_qp);
+	mem_cgroup_put(qp->memcg);
+	swp_uncount(qp->dev, SWP_LIMIT_QP, qp->owner);
 	return 0;
 }
 

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How many objects of a kind there may be: on a device, of one user, and of all
+ * ordinary users together, so that something is left for storage and file
+ * systems behind us whatever programs do.  Root and those with CAP_NET_ADMIN, in
+ * the initial user namespace, are held to the device's limit alone, as consumers
+ * in the kernel are.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "softwarp.h"
+
+static uint limit_of(enum swp_limit what)
+{
+	switch (what) {
+	case SWP_LIMIT_QP:
+		return READ_ONCE(swp_params.max_qp);
+	case SWP_LIMIT_CQ:
+		return READ_ONCE(swp_params.max_cq);
+	case SWP_LIMIT_SRQ:
+		return READ_ONCE(swp_params.max_srq);
+	case SWP_LIMIT_MR:
+		return READ_ONCE(swp_params.max_mr);
+	case SWP_LIMIT_PD:
+		return READ_ONCE(swp_params.max_pd);
+	default:
+		return READ_ONCE(swp_params.max_ucontext);
+	}
+}
+
+static bool is_ordinary(void)
+{
+	return !uid_eq(current_uid(), GLOBAL_ROOT_UID) &&
+	       !ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN);
+}
+
+/* limit_mutex held.  The record of the current user, made if need be, or NULL. */
+static struct swp_owner *owner_of(struct swp_device *dev)
+{
+	u32 uid = from_kuid(&init_user_ns, current_uid());
+	struct swp_owner *o = xa_load(&dev->owners, uid);
+
+	if (o)
+		return o;
+	o = kzalloc(sizeof(*o), GFP_KERNEL_ACCOUNT);
+	if (!o)
+		return NULL;
+	o->uid = uid;
+	if (xa_err(xa_store(&dev->owners, uid, o, GFP_KERNEL_ACCOUNT))) {
+		kfree(o);
+		return NULL;
+	}
+	return o;
+}
+
+static void drop_unused(struct swp_device *dev, struct swp_owner *o)
+{
+	if (o && !o->total) {
+		xa_erase(&dev->owners, o->uid);
+		kfree(o);
+	}
+}
+
+static uint percent(uint limit, uint share)
+{
+	return div_u64((u64)limit * min(share, 100U), 100);
+}
+
+static bool within(struct swp_device *dev, enum swp_limit what,
+		   const struct swp_owner *o)
+{
+	uint limit = limit_of(what);
+	uint share = percent(limit, READ_ONCE(swp_params.user_share));
+	uint kept = percent(limit, READ_ONCE(swp_params.reserved_share));
+
+	if (dev->num[what] >= limit)
+		return false;
+	/* one object of each kind, however small the share */
+	return !o || (o->num[what] < max(share, 1U) &&
+		      dev->ordinary[what] < max(limit - kept, 1U));
+}
+
+int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
+	      struct swp_owner **owner)
+{
+	struct swp_owner *o = NULL;
+	unsigned int noio;
+	int ret = -ENOMEM;
+
+	/* who writes memory back through us may wait for the mutex */
+	noio = memalloc_noio_save();
+	mutex_lock(&dev->limit_mutex);
+	if (user && is_ordinary()) {
+		o = owner_of(dev);
+		if (!o)
+			goto out;
+	}
+	if (!within(dev, what, o)) {
+		swp_stat_inc(dev, LIMIT_HIT);
+		goto out;
+	}
+	dev->num[what]++;
+	if (o) {
+		dev->ordinary[what]++;
+		o->num[what]++;
+		o->total++;
+	}
+	*owner = o;
+	ret = 0;
+out:
+	drop_unused(dev, o);
+	mutex_unlock(&dev->limit_mutex);
+	memalloc_noio_restore(noio);
+	return ret;
+}
+
+void swp_uncount(struct swp_device *dev, enum swp_limit what,
+		 struct swp_owner *o)
+{
+	mutex_lock(&dev->limit_mutex);
+	dev->num[what]--;
+	if (o) {
+		dev->ordinary[what]--;
+		o->num[what]--;
+		o->total--;
+		drop_unused(dev, o);
+	}
+	mutex_unlock(&dev->limit_mutex);
+}
+
+void swp_limits_init(struct swp_device *dev)
+{
+	mutex_init(&dev->limit_mutex);
+	xa_init(&dev->owners);
+}
+
+/* All objects are gone. */
+void swp_limits_exit(struct swp_device *dev)
+{
+	xa_destroy(&dev->owners);
+}
