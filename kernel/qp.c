@@ -797,33 +797,8 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 
 	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
 		this_cpu_add(qp->dev->stats->v[i], qp->stats.v[i]);
-	if (qp->tx.frag.page)
-		put_page(qp->tx.frag.page);
 	kvfree(qp->rx.asm_buf);
-	kvfree(qp->irq);
-	kvfree(qp->orq);
-	kvfree(qp->orq_sge);
-}
-
-static int alloc_read_queues(struct swp_qp *qp, u16 ird, u16 ord)
-{
-	u32 i, sge = max_t(u32, qp->max_send_sge, 1);
-
-	/* exactly what was agreed: a Read RTR has its place in it */
-	qp->irq_size = ird;
-	qp->irq = kvcalloc(max_t(u32, ird, 1), sizeof(*qp->irq), GFP_KERNEL);
-	if (!qp->irq)
-		return -ENOMEM;
-	qp->orq_size = ord;
-	if (!ord)
-		return 0;
-	qp->orq = kvcalloc(ord, sizeof(*qp->orq), GFP_KERNEL);
-	qp->orq_sge = kvcalloc(ord, sge * sizeof(*qp->orq_sge), GFP_KERNEL);
-	if (!qp->orq || !qp->orq_sge)
-		return -ENOMEM;
-	for (i = 0; i < ord; i++)
-		qp->orq[i].sge = qp->orq_sge + i * sge;
-	return 0;
+	swp_reads_free(qp);
 }
 
 int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
@@ -838,7 +813,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		return -EINVAL;
 	/* a Read RTR is a read of ours, also where the peer granted none */
 	read_rtr = p->initiator && p->rtr == SWP_RTR_READ;
-	ret = alloc_read_queues(qp, p->ird, max_t(u16, p->ord, read_rtr));
+	ret = swp_reads_init(qp, p->ird, max_t(u16, p->ord, read_rtr));
 	if (ret)
 		return ret;
 

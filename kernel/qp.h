@@ -69,7 +69,8 @@ struct swp_orq {
 	u16 num_sge;
 	u16 sge_i;		/* placement position */
 	u32 sge_off;
-	struct swp_sge *sge;	/* max_sge of them, allocated with the queue */
+	struct swp_sge one;	/* the list, when it has one part */
+	struct swp_sge *more;	/* ... and when it has more, see swp_orq_room() */
 };
 
 /* What the transmitter is working on */
@@ -137,6 +138,7 @@ struct swp_tx {
 	u32 head;		/* of ULPDU_Length of the FPDU being built */
 
 	/* batch: what goes to TCP in one call, at most one skb */
+	bool no_mem;		/* the next request waits for memory */
 	struct bio_vec bv[SWP_TX_BVECS];
 	struct iov_iter it;
 	u32 nbv;
@@ -152,7 +154,7 @@ struct swp_tx {
 	u32 batch_tx;		/* sq.tx when it was built */
 	u32 fpdus;
 	u32 crc;
-	struct page_frag frag;
+	struct page_frag frag;	/* the processor's, while the engine runs */
 	struct page *hold[SWP_TX_HOLD];
 	u32 nhold;
 };
@@ -203,9 +205,9 @@ enum swp_qp_flag {
 struct swp_qp {
 	struct ib_qp base;
 	struct swp_device *dev;
+	struct swp_owner *owner;
 	struct swp_pd *pd;
 	u32 qpn;
-	struct swp_owner *owner;
 	refcount_t ref;
 	struct completion idle;
 
@@ -219,9 +221,9 @@ struct swp_qp {
 	int access;
 	bool sig_all;
 	bool user;
+	struct mem_cgroup *memcg;	/* who pays; NULL: nobody in particular */
 	u32 max_inline;
 	u32 max_send_sge;
-	struct mem_cgroup *memcg;	/* who pays; NULL: nobody in particular */
 	u32 max_recv_sge;
 
 	struct swp_cq *scq;
@@ -238,13 +240,12 @@ struct swp_qp {
 	spinlock_t sq_post_lock;	/* kernel posters; irq safe */
 	spinlock_t rq_post_lock;	/* kernel posters; irq safe */
 
-	/* reads: rings of ird / ord entries */
+	/* reads in progress, see reads.c: rings that grow up to ird / ord */
 	struct swp_irq *irq;
 	u32 irq_size;
 	u32 irq_prod;
 	u32 irq_cons;
 	struct swp_orq *orq;
-	struct swp_sge *orq_sge;
 	u32 orq_size;
 	u32 orq_prod;
 	u32 orq_cons;
@@ -324,6 +325,36 @@ void swp_qp_dead(struct swp_qp *qp, int error);
  */
 void swp_sq_complete(struct swp_qp *qp);
 
+/* reads.c: socket lock held, but for init and free */
+void *swp_qp_alloc(struct swp_qp *qp, size_t size);
+int swp_reads_init(struct swp_qp *qp, u16 ird, u16 ord);
+void swp_reads_free(struct swp_qp *qp);
+bool swp_irq_grow(struct swp_qp *qp);
+bool swp_orq_room(struct swp_qp *qp, u32 num_sge);
+void swp_orq_done(struct swp_qp *qp);
+
+static inline struct swp_irq *swp_irq(const struct swp_qp *qp, u32 i)
+{
+	return &qp->irq[i & (qp->irq_size - 1)];
+}
+
+static inline struct swp_orq *swp_orq(const struct swp_qp *qp, u32 i)
+{
+	return &qp->orq[i & (qp->orq_size - 1)];
+}
+
+static inline struct swp_sge *swp_orq_sge(struct swp_orq *o)
+{
+	return o->num_sge > 1 ? o->more : &o->one;
+}
+
+/* See swp_irq_grow() */
+static inline bool swp_irq_room(struct swp_qp *qp)
+{
+	return likely(qp->irq_prod - qp->irq_cons < qp->irq_size) ||
+	       swp_irq_grow(qp);
+}
+
 /* cq.c */
 enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);
@@ -337,6 +368,8 @@ bool swp_tx_wanted(const struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 void swp_tx_cut(struct swp_qp *qp);
+/* What the processors keep; no QP is left. */
+void swp_tx_exit(void);
 
 /*
  * rx.c: copy the receive request with index @cons out of a ring, and check it.

@@ -57,7 +57,7 @@ static bool rqe_posted(const struct swp_qp *qp)
 static bool awaits(const struct swp_qp *qp, bool atomic)
 {
 	return qp->orq_cons != qp->orq_prod &&
-	       qp->orq[qp->orq_cons % qp->orq_size].atomic == atomic;
+	       swp_orq(qp, qp->orq_cons)->atomic == atomic;
 }
 
 /*
@@ -78,7 +78,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 		mo = rx->in_msg ? rx->mo : 0;
 		break;
 	case SWP_QN_READ_REQ:
-		buffer = qp->irq_prod - qp->irq_cons < qp->irq_size;
+		buffer = qp->irq_prod - qp->irq_cons < qp->sp.ird;
 		break;
 	case SWP_QN_ATOMIC_RESP:
 		buffer = awaits(qp, true);
@@ -485,7 +485,7 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 				      protection_code(ret));
 	}
 	rx->msn[SWP_QN_READ_REQ]++;
-	qp->irq[qp->irq_prod % qp->irq_size] = (struct swp_irq){
+	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
 		.read = r,
 	};
 	qp->irq_prod++;
@@ -525,7 +525,7 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
 			      protection_code(ret));
 	qp->rx.msn[SWP_QN_READ_REQ]++;
-	qp->irq[qp->irq_prod % qp->irq_size] = (struct swp_irq){
+	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
 		.is_atomic = true,
 		.atomic = a,
 	};
@@ -535,7 +535,7 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 
 static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 {
-	struct swp_orq *o = &qp->orq[qp->orq_cons % qp->orq_size];
+	struct swp_orq *o = swp_orq(qp, qp->orq_cons);
 	const struct swp_seg *s = &f->seg;
 	u8 buf[SWP_ATOMIC_RESP_LEN];
 	struct swp_slot *slot;
@@ -556,11 +556,11 @@ static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 			      SWP_RO_OPCODE);
 	slot = &qp->slots[o->slot & qp->sq.mask];
 	swp_cur_flat(&flat, (u8 *)&old, sizeof(old));
-	if (place_sges(qp, o->sge, o->num_sge, &o->sge_i, &o->sge_off, &flat,
-		       sizeof(old)))
+	if (place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
+		       &flat, sizeof(old)))
 		return fail_request(qp, slot);
 	qp->rx.msn[SWP_QN_ATOMIC_RESP]++;
-	qp->orq_cons++;
+	swp_orq_done(qp);
 	slot->state = SWP_SLOT_DONE;
 	swp_sq_complete(qp);
 	return 0;
@@ -576,7 +576,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	if (!awaits(qp, false))
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
-	o = &qp->orq[qp->orq_cons % qp->orq_size];
+	o = swp_orq(qp, qp->orq_cons);
 	/* RFC 5040 section 5.2.2 allows these checks, and they cost nothing */
 	if (s->payload && s->stag != o->sink_stag)
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
@@ -586,7 +586,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	    (s->last && s->payload != o->size - o->done))
 		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
 			      SWP_DT_BOUNDS);
-	ret = place_sges(qp, o->sge, o->num_sge, &o->sge_i, &o->sge_off,
+	ret = place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
 			 &f->payload, s->payload);
 	o->done += s->payload;
 	if (!ret && s->last && o->inv)
@@ -595,7 +595,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 		return fail_request(qp, &qp->slots[o->slot & qp->sq.mask]);
 	if (!s->last)
 		return 0;
-	qp->orq_cons++;
+	swp_orq_done(qp);
 	if (o->slot != U32_MAX) {
 		slot = &qp->slots[o->slot & qp->sq.mask];
 		slot->state = SWP_SLOT_DONE;
@@ -614,7 +614,7 @@ static u32 read_of_msn(const struct swp_qp *qp, u32 msn)
 
 	if (msn - first >= n)
 		return U32_MAX;
-	return qp->orq[(qp->orq_cons + (msn - first)) % qp->orq_size].slot;
+	return swp_orq(qp, qp->orq_cons + (msn - first))->slot;
 }
 
 /*
@@ -632,7 +632,7 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 		    seg->opcode == SWP_RDMAP_ATOMIC_REQ))
 		return read_of_msn(qp, seg->msn);
 	if (!seg && read && qp->orq_cons != qp->orq_prod)
-		return qp->orq[qp->orq_cons % qp->orq_size].slot;
+		return swp_orq(qp, qp->orq_cons)->slot;
 	write = seg && seg->opcode == SWP_RDMAP_WRITE;
 	for (i = qp->sq_done; i != qp->sq_tx; i++) {
 		s = &qp->slots[i & qp->sq.mask];
@@ -828,14 +828,19 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 
 /* The stream ---------------------------------------------------------------*/
 
-static bool grow_asm(struct swp_rx *rx, u32 need)
+/*
+ * @need: octets that are here, not those that the peer has announced; who sends
+ * three of 64 KiB does not make us keep as much.
+ */
+static bool grow_asm(struct swp_qp *qp, u32 need)
 {
+	struct swp_rx *rx = &qp->rx;
 	u8 *buf;
 
 	if (need <= rx->asm_size)
 		return true;
-	need = roundup_pow_of_two(max(need, 2048U));
-	buf = kvmalloc(need, GFP_ATOMIC | __GFP_NOWARN);
+	need = roundup_pow_of_two(max(need, 256U));
+	buf = swp_qp_alloc(qp, need);
 	if (!buf)
 		return false;
 	memcpy(buf, rx->asm_buf, rx->asm_len);
@@ -845,6 +850,14 @@ static bool grow_asm(struct swp_rx *rx, u32 need)
 	return true;
 }
 
+/* The next FPDU may be long in coming: an idle stream has no side buffer. */
+static void drop_asm(struct swp_rx *rx)
+{
+	kvfree(rx->asm_buf);
+	rx->asm_buf = NULL;
+	rx->asm_size = 0;
+}
+
 /*
  * Adds octets to the FPDU in the side buffer; when it is whole, handles it.
  * Returns octets taken, < 0 on error.
@@ -852,7 +865,7 @@ static bool grow_asm(struct swp_rx *rx, u32 need)
 static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 {
 	struct swp_rx *rx = &qp->rx;
-	u32 taken = 0, want, n;
+	u32 taken = 0, want, need, n;
 	struct swp_cur flat;
 	u32 ulpdu;
 	int ret;
@@ -865,8 +878,12 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 			want = swp_fpdu_len(ulpdu);
 		}
 		n = min(want - rx->asm_len, avail - taken);
+		need = rx->asm_len + n;
+		/* what comes behind the length belongs to it, most likely */
+		if (want == SWP_MPA_LEN)
+			need = min(rx->asm_len + avail - taken, 2048U);
 		/* what was taken before is taken */
-		if (!grow_asm(rx, want))
+		if (!grow_asm(qp, need))
 			return taken ? (int)taken : -ENOMEM;
 		swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
 		rx->asm_len += n;
@@ -912,6 +929,10 @@ static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
 		struct swp_cur at = c;
 		u8 l[2];
 
+		if (unlikely(!swp_irq_room(qp))) {
+			starve(desc);
+			return pos;
+		}
 		if (rx->asm_len || left < SWP_MPA_LEN)
 			goto split;
 		swp_cur_copy(&at, l, sizeof(l));
@@ -1013,7 +1034,8 @@ static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 		if (rx->asm_len >= stop)
 			stop = len;
 	}
-	if (!grow_asm(rx, max(stop, len)))
+	/* the gaps between markers are many, and should not grow it each */
+	if (!grow_asm(qp, min(max(stop, len), rx->asm_len + avail)))
 		return -ENOMEM;
 	n = min3(stop - rx->asm_len, avail, swp_marker_gap(rx->stream));
 	swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
@@ -1039,7 +1061,8 @@ static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
 		return len;
 	swp_cur_skb(&c, skb, off);
 	while (pos < len && !rx->swallow) {
-		ret = take_marked(qp, &c, len - pos);
+		ret = swp_irq_room(qp) ? take_marked(qp, &c, len - pos) :
+					 -ENOMEM;
 		if (ret == -ENOMEM) {
 			starve(desc);
 			return pos;
@@ -1056,7 +1079,7 @@ void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
 {
 	struct swp_rx *rx = &qp->rx;
 
-	if (!rx->starved || size <= rx->asm_size) {
+	if (!rx->starved || rx->swallow || size <= rx->asm_size) {
 		kvfree(buf);
 	} else {
 		memcpy(buf, rx->asm_buf, rx->asm_len);
@@ -1078,6 +1101,8 @@ void swp_rx_run(struct swp_qp *qp)
 	rx->starved = false;
 	tcp_read_sock(qp->llp->sock->sk, &desc,
 		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
+	if (rx->asm_buf && (!rx->asm_len || rx->swallow))
+		drop_asm(rx);
 	qp->stats.v[SWP_STAT_RX_OOO] =
 		READ_ONCE(tcp_sk(qp->llp->sock->sk)->rcv_ooopack);
 	rx->running = false;

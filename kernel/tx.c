@@ -72,6 +72,51 @@ added:
 	return true;
 }
 
+/*
+ * What the engines copy into belongs to the processor, not to the QP: a QP has it
+ * while its engine runs, or many idle ones would keep 32 KiB each.
+ */
+static DEFINE_PER_CPU(struct page_frag, frags);
+
+static void take_frag(struct swp_tx *tx)
+{
+	struct page_frag *f;
+
+	local_bh_disable();
+	f = this_cpu_ptr(&frags);
+	tx->frag = *f;
+	f->page = NULL;
+	local_bh_enable();
+}
+
+static void give_frag(struct swp_tx *tx)
+{
+	struct page_frag *f;
+
+	if (!tx->frag.page)
+		return;
+	local_bh_disable();
+	f = this_cpu_ptr(&frags);
+	if (!f->page)
+		*f = tx->frag;
+	else
+		put_page(tx->frag.page);
+	local_bh_enable();
+	tx->frag.page = NULL;
+}
+
+void swp_tx_exit(void)
+{
+	struct page_frag *f;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		f = per_cpu_ptr(&frags, cpu);
+		if (f->page)
+			put_page(f->page);
+	}
+}
+
 /* Copies into the engine's own pages and adds that to the batch. */
 static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 {
@@ -79,6 +124,8 @@ static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 	struct page_frag *f = &tx->frag;
 
 	crc = crc && qp->sp.crc;
+	if (!f->page)
+		take_frag(tx);
 	while (len) {
 		void *dst;
 		u32 n;
@@ -316,7 +363,7 @@ static void atomic_request(struct swp_tx *tx, u32 id)
 static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct swp_orq *o = &qp->orq[qp->orq_prod % qp->orq_size];
+	struct swp_orq *o = swp_orq(qp, qp->orq_prod);
 	struct swp_sge *sge = tx_sge(tx);
 	struct swp_rreq r;
 
@@ -331,7 +378,7 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	o->num_sge = tx->sqe.num_sge;
 	o->sge_i = 0;
 	o->sge_off = 0;
-	memcpy(o->sge, sge, o->num_sge * sizeof(*sge));
+	memcpy(swp_orq_sge(o), sge, o->num_sge * sizeof(*sge));
 	/*
 	 * The response is placed by this record, whatever STag it carries, so
 	 * that a sink may have many parts and needs no remote right: the STag
@@ -468,8 +515,8 @@ again:
 	if ((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons)
 		return false;
 	/* the queue may have a place more, for an RTR */
-	if (is_read(op) && qp->orq_prod - qp->orq_cons >= qp->sp.ord &&
-	    qp->sp.ord)
+	if (is_read(op) && qp->sp.ord &&
+	    !swp_orq_room(qp, READ_ONCE(e->num_sge)))
 		return false;
 
 	status = fetch_sqe(qp, qp->sq_tx);
@@ -529,7 +576,7 @@ again:
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
 		 */
-		if (qp->orq_prod - qp->orq_cons >= qp->sp.ord) {
+		if (!swp_orq_room(qp, tx->sqe.num_sge)) {
 			local_error(qp, IB_WC_LOC_QP_OP_ERR);
 			return false;
 		}
@@ -566,7 +613,7 @@ again:
 /* The request whose turn it is can't be answered any more. */
 static void rresp_error(struct swp_qp *qp, int err)
 {
-	const struct swp_irq *q = &qp->irq[qp->irq_cons % qp->irq_size];
+	const struct swp_irq *q = swp_irq(qp, qp->irq_cons);
 	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
 			      SWP_RP_INVALID_STAG };
 	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
@@ -630,7 +677,7 @@ static bool next_rresp(struct swp_qp *qp)
 
 	if (qp->irq_cons == qp->irq_prod)
 		return false;
-	q = &qp->irq[qp->irq_cons % qp->irq_size];
+	q = swp_irq(qp, qp->irq_cons);
 	if (q->is_atomic)
 		return atomic_response(qp, &q->atomic);
 	r = &q->read;
@@ -668,8 +715,8 @@ static void next_rtr(struct swp_qp *qp)
 		ctrl_fpdu(tx, SWP_UNTAGGED_LEN);
 		break;
 	case SWP_RTR_READ:
-		o = &qp->orq[qp->orq_prod % qp->orq_size];
-		memset(o, 0, offsetof(struct swp_orq, sge));
+		o = swp_orq(qp, qp->orq_prod);
+		memset(o, 0, offsetof(struct swp_orq, one));
 		o->slot = U32_MAX;
 		o->sink_stag = 1;
 		qp->orq_prod++;
@@ -735,7 +782,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 
 	if (tx->kind == SWP_TX_RRESP) {
 		const struct swp_rreq *r =
-			&qp->irq[qp->irq_cons % qp->irq_size].read;
+			&swp_irq(qp, qp->irq_cons)->read;
 
 		mr = swp_mr_get(qp->dev, r->src_stag);
 		if (!mr)
@@ -955,6 +1002,7 @@ static void start_batch(struct swp_qp *qp, struct sock *sk)
 						   NULL;
 	u32 segs;
 
+	tx->no_mem = false;
 	tx->nbv = 0;
 	tx->bytes = 0;
 	tx->pieces = 0;
@@ -1007,7 +1055,7 @@ static int build_batch(struct swp_qp *qp, struct sock *sk)
 			local_error(qp, IB_WC_LOC_PROT_ERR);
 	}
 	if (!tx->nbv)
-		return ret == -ENOMEM ? -ENOMEM : 0;
+		return ret == -ENOMEM || tx->no_mem ? -ENOMEM : 0;
 	tx->batch_tx = qp->sq_tx;
 	tx->pending = true;
 	iov_iter_bvec(&tx->it, ITER_SOURCE, tx->bv, tx->nbv, tx->bytes);
@@ -1239,5 +1287,6 @@ void swp_tx_run(struct swp_qp *qp)
 	}
 	if (owned)
 		tx->owned_left = left;
+	give_frag(tx);
 	tx->running = false;
 }
