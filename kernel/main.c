@@ -79,40 +79,50 @@ static const struct kernel_param_ops bounded_ops = {
 	.get = get_bounded,
 };
 
-#define SWP_BOUNDED_PARAM(name, bound)					\
-	static const struct bounded bounded_##name = {			\
-		.value = &swp_params.name, .most = (bound),		\
-	};								\
-	module_param_cb(name, &bounded_ops, (void *)&bounded_##name, 0644); \
-	__MODULE_PARM_TYPE(name, "uint")
+#define SWP_BOUNDED(name, bound) \
+	((void *)&(const struct bounded){ &swp_params.name, (bound) })
 
-SWP_BOUNDED_PARAM(max_qp, SWP_MAX_QPN - 1);
+module_param_cb(max_qp, &bounded_ops, SWP_BOUNDED(max_qp, SWP_MAX_QPN - 1),
+		0644);
 MODULE_PARM_DESC(max_qp, "QPs per device (65536)");
-SWP_BOUNDED_PARAM(max_cq, INT_MAX);
+module_param_cb(max_cq, &bounded_ops, SWP_BOUNDED(max_cq, INT_MAX),
+		0644);
 MODULE_PARM_DESC(max_cq, "CQs per device (65536)");
-SWP_BOUNDED_PARAM(max_mr, SWP_MAX_MR);
+module_param_cb(max_mr, &bounded_ops, SWP_BOUNDED(max_mr, SWP_MAX_MR),
+		0644);
 MODULE_PARM_DESC(max_mr, "memory regions and windows per device (1048576)");
-SWP_BOUNDED_PARAM(max_pd, INT_MAX);
+module_param_cb(max_pd, &bounded_ops, SWP_BOUNDED(max_pd, INT_MAX),
+		0644);
 MODULE_PARM_DESC(max_pd, "protection domains per device (65536)");
-SWP_BOUNDED_PARAM(max_ucontext, INT_MAX);
+module_param_cb(max_ucontext, &bounded_ops, SWP_BOUNDED(max_ucontext, INT_MAX),
+		0644);
 MODULE_PARM_DESC(max_ucontext, "open user contexts per device (16384)");
-SWP_BOUNDED_PARAM(max_srq, INT_MAX);
+module_param_cb(max_srq, &bounded_ops, SWP_BOUNDED(max_srq, INT_MAX),
+		0644);
 MODULE_PARM_DESC(max_srq, "shared receive queues per device (65536)");
-SWP_BOUNDED_PARAM(max_qp_wr, 1 << 20);
+module_param_cb(max_qp_wr, &bounded_ops, SWP_BOUNDED(max_qp_wr, 1 << 20),
+		0644);
 MODULE_PARM_DESC(max_qp_wr, "entries of one send or receive queue (32768)");
-SWP_BOUNDED_PARAM(max_srq_wr, 1 << 20);
+module_param_cb(max_srq_wr, &bounded_ops, SWP_BOUNDED(max_srq_wr, 1 << 20),
+		0644);
 MODULE_PARM_DESC(max_srq_wr, "entries of one shared receive queue (32768)");
-SWP_BOUNDED_PARAM(max_cqe, 1 << 25);
+module_param_cb(max_cqe, &bounded_ops, SWP_BOUNDED(max_cqe, 1 << 25),
+		0644);
 MODULE_PARM_DESC(max_cqe, "entries of one completion queue (1048576)");
-SWP_BOUNDED_PARAM(user_share, 100);
+module_param_cb(user_share, &bounded_ops, SWP_BOUNDED(user_share, 100),
+		0644);
 MODULE_PARM_DESC(user_share, "percent of each of max_qp, max_cq, max_srq, max_mr, max_pd and max_ucontext that one ordinary user may have (25)");
-SWP_BOUNDED_PARAM(reserved_share, 100);
+module_param_cb(reserved_share, &bounded_ops, SWP_BOUNDED(reserved_share, 100),
+		0644);
 MODULE_PARM_DESC(reserved_share, "percent of the same that all ordinary users leave to the kernel and CAP_NET_ADMIN (10)");
-SWP_BOUNDED_PARAM(max_pending, INT_MAX);
+module_param_cb(max_pending, &bounded_ops, SWP_BOUNDED(max_pending, INT_MAX),
+		0644);
 MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
-SWP_BOUNDED_PARAM(handshake_ms, INT_MAX);
+module_param_cb(handshake_ms, &bounded_ops, SWP_BOUNDED(handshake_ms, INT_MAX),
+		0644);
 MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer to send its MPA Request (10000)");
-SWP_BOUNDED_PARAM(reply_ms, INT_MAX);
+module_param_cb(reply_ms, &bounded_ops, SWP_BOUNDED(reply_ms, INT_MAX),
+		0644);
 MODULE_PARM_DESC(reply_ms, "milliseconds for a peer to accept or reject a connection (60000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
 MODULE_PARM_DESC(mpa_rev, "mpa/revision of devices made from now on: 1 or 2 (2)");
@@ -130,9 +140,11 @@ module_param_named(mpa_rdmac, swp_params.mpa_rdmac, uint, 0644);
 MODULE_PARM_DESC(mpa_rdmac, "mpa/rdmac of devices made from now on: 0 off, 1 on (0)");
 module_param_named(mpa_extensions, swp_params.mpa_extensions, uint, 0644);
 MODULE_PARM_DESC(mpa_extensions, "mpa/extensions of devices made from now on: 0 off, 1 on (1)");
-SWP_BOUNDED_PARAM(max_ird, SWP_MAX_ORD);
+module_param_cb(max_ird, &bounded_ops, SWP_BOUNDED(max_ird, SWP_MAX_ORD),
+		0644);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
-SWP_BOUNDED_PARAM(tx_poll_us, 1000000);
+module_param_cb(tx_poll_us, &bounded_ops, SWP_BOUNDED(tx_poll_us, 1000000),
+		0644);
 MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of small requests, 0 never (50)");
 module_param_named(zcopy_min, swp_params.zcopy_min, uint, 0644);
 MODULE_PARM_DESC(zcopy_min, "bytes from which pages go to TCP by reference, 0 never (0)");
