@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <set>
 #include <thread>
 
@@ -20,6 +19,7 @@
 
 #include "lib/connection.hpp"
 #include "lib/network.hpp"
+#include "lib/rings.hpp"
 
 using namespace softwarp::e2e;
 
@@ -649,27 +649,6 @@ TEST_P(DestroyInFlight, Qp) {
 
 /* Hostile queue memory -------------------------------------------------------------- */
 
-struct Mapping {
-    uint8_t *start;
-    size_t size;
-    bool operator<(const Mapping &other) const { return start < other.start; }
-};
-
-/* What of this process's memory is shared with the device's driver. */
-std::set<Mapping> device_mappings() {
-    std::set<Mapping> found;
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) {
-        if (line.find("/dev/infiniband/uverbs") == std::string::npos &&
-            line.find("uverbs") == std::string::npos)
-            continue;
-        uint64_t start = std::stoull(line, nullptr, 16);
-        uint64_t end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
-        found.insert({reinterpret_cast<uint8_t *>(start), static_cast<size_t>(end - start)});
-    }
-    return found;
-}
-
 /*
  * The rings of a new connection's QPs and CQs.  The mappings that are new with
  * it belong to it.
@@ -721,27 +700,6 @@ struct ExposedPair {
     std::unique_ptr<Pair> pair;
     std::vector<Mapping> rings;
 };
-
-/*
- * Makes the driver look at the send queue, as the library does: an empty
- * POST_SEND command.
- */
-void ring_doorbell(ibv_qp *qp) {
-    struct {
-        ib_uverbs_cmd_hdr header;
-        ib_uverbs_post_send body;
-    } command{};
-    ib_uverbs_post_send_resp response{};
-    command.header.command = IB_USER_VERBS_CMD_POST_SEND;
-    command.header.in_words = sizeof(command) / 4;
-    command.header.out_words = sizeof(response) / 4;
-    command.body.response = reinterpret_cast<uint64_t>(&response);
-    command.body.qp_handle = qp->handle;
-    command.body.wqe_size = sizeof(ib_uverbs_send_wr);
-    /* It may be refused: the queue is garbage. */
-    ssize_t written = write(qp->context->cmd_fd, &command, sizeof(command));
-    (void)written;
-}
 
 void poke(Endpoint &end) {
     ring_doorbell(end.qp());
