@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Every error path taken once: of each call the first thing that can fail does,
+ * then the second, and so on until one call is through without.  What failed
+ * has to leave nothing behind, what did not has to work.  FaultOften is for what
+ * is done in interrupts and workers, where failures come by chance.
+ *
+ * Wants a kernel with fault injection and /sys/kernel/debug mounted; the
+ * harness looks for leaks and reports.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lib/network.hpp"
+
+using namespace softwarp::e2e;
+
+namespace {
+
+void set(const std::string &path, const std::string &value) {
+    std::ofstream file(path);
+    file << value << std::flush;
+    if (!file)
+        fail("cannot write " + path);
+}
+
+std::string get(const std::string &path) {
+    std::ifstream file(path);
+    std::string value;
+    std::getline(file, value);
+    if (!file)
+        fail("cannot read " + path);
+    return value;
+}
+
+/* The line of /proc/self/status, where pinned and locked memory are counted. */
+std::string status(const std::string &key) {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with(key))
+            return line;
+    return {};
+}
+
+constexpr const char *kAllocations[] = {"failslab", "fail_page_alloc"};
+
+std::string attribute(const std::string &of, const std::string &name) {
+    return fmt::format("/sys/kernel/debug/{}/{}", of, name);
+}
+
+/* While it lives, the n-th thing that this thread asks of the kernel and that can fail does. */
+class FailNth {
+  public:
+    FailNth(const Fd &file, unsigned n) : file_(file.get()) {
+        int length = std::snprintf(text_, sizeof(text_), "%u", n);
+        require(pwrite(file_, text_, static_cast<size_t>(length), 0) == length, "write fail-nth");
+    }
+
+    ~FailNth() { over(); }
+    FailNth(const FailNth &) = delete;
+    FailNth &operator=(const FailNth &) = delete;
+
+    /* Ends it; returns whether it came to that. */
+    bool over() {
+        if (file_ < 0)
+            return failed_;
+        /* what is left to count down; to read that can be what fails */
+        ssize_t got = pread(file_, text_, sizeof(text_) - 1, 0);
+        failed_ = got > 0 && text_[0] == '0';
+        /* the same here, and then it is over as well */
+        got = pwrite(file_, "0", 1, 0);
+        file_ = -1;
+        return failed_;
+    }
+
+  private:
+    int file_;
+    bool failed_ = false;
+    char text_[16] = {};
+};
+
+/* A call that is made, and what is done with its result; both are given 0 or its errno. */
+struct Attempt {
+    std::function<void()> prepare = [] {};
+    std::function<int()> call;
+    std::function<void(int)> after = [](int) {};
+};
+
+class Fault : public testing::Test {
+  protected:
+    void SetUp() override {
+        for (const char *kind : kAllocations) {
+            set(attribute(kind, "ignore-gfp-wait"), "N");
+            set(attribute(kind, "verbose"), "0");
+        }
+        set(attribute("fail_page_alloc", "min-order"), "0");
+        set(attribute("fail_usercopy", "verbose"), "0");
+        before_ = resources();
+    }
+
+    void TearDown() override {
+        EXPECT_TRUE(eventually([&] { return resources() == before_; })) << before_ << "became\n"
+                                                                        << resources();
+        expect_route_works();
+    }
+
+    static std::string resources() {
+        return must_shell("rdma resource show") + status("VmPin:") + status("VmLck:");
+    }
+
+    /* Until it is through without a failure. */
+    static void each_failure(const Attempt &attempt) {
+        Fd file(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC));
+        require(file.get() >= 0, "open fail-nth; has the kernel FAULT_INJECTION?");
+        std::map<int, unsigned> seen;
+        bool failed = true;
+
+        for (unsigned n = 1; failed; n++) {
+            attempt.prepare();
+            int error;
+            {
+                FailNth nth(file, n);
+                error = attempt.call();
+                failed = nth.over();
+            }
+            seen[error]++;
+            SCOPED_TRACE(fmt::format("failure {}, result {}", n, error));
+            EXPECT_TRUE(failed || error == 0) << "without a failure";
+            attempt.after(error);
+            if (testing::Test::HasFailure() || n > 5000)
+                FAIL() << "at failure " << n;
+        }
+        for (auto [error, times] : seen)
+            fmt::print("{} times {}\n", times, error != 0 ? errno_name(error) : "success");
+        EXPECT_GT(seen.size(), 1U) << "nothing ever failed";
+    }
+
+  private:
+    std::string before_;
+};
+
+/* So little may be had that what a failure leaves behind would be missed. */
+struct Scarce {
+    Scarce() {
+        getrlimit(RLIMIT_MEMLOCK, &memlock);
+        rlimit little{2 << 20, memlock.rlim_max};
+        require(setrlimit(RLIMIT_MEMLOCK, &little) == 0, "setrlimit");
+        require(syscall(SYS_capget, &header, caps) == 0, "capget");
+        require_lock(false);
+    }
+    ~Scarce() {
+        require_lock(true);
+        setrlimit(RLIMIT_MEMLOCK, &memlock);
+    }
+    void require_lock(bool has) {
+        auto &word = caps[CAP_TO_INDEX(CAP_IPC_LOCK)].effective;
+        word = has ? word | CAP_TO_MASK(CAP_IPC_LOCK) : word & ~CAP_TO_MASK(CAP_IPC_LOCK);
+        syscall(SYS_capset, &header, caps);
+    }
+
+    ParameterOverride cqs{"max_cq", "6"}, qps{"max_qp", "4"}, mrs{"max_mr", "4"},
+        pds{"max_pd", "4"}, srqs{"max_srq", "4"}, contexts{"max_ucontext", "6"};
+    rlimit memlock{};
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct caps[2] = {};
+};
+
+/* Objects of one device -------------------------------------------------- */
+
+class FaultNth : public Fault {
+  protected:
+    Scarce scarce;
+    Context context = open_device(config().dev);
+    Pd pd = alloc_pd(context.get());
+
+    /* A verb that makes something, whose owner is of type T. */
+    template<typename T>
+    void each_failure_to_make(const std::function<typename T::pointer()> &make) {
+        T made;
+        each_failure({.call =
+                          [&] {
+                              errno = 0;
+                              made.reset(make());
+                              return made ? 0 : (errno != 0 ? errno : EIO);
+                          },
+                      .after = [&](int) { made.reset(); }});
+    }
+
+    /* A verb that destroys it; after a failure it is still there. */
+    template<typename T, typename D>
+    void each_failure_to_destroy(const std::function<T()> &make, D destroy) {
+        T made;
+        each_failure({.prepare = [&] { made = make(); },
+                      .call =
+                          [&] {
+                              int error = destroy(made.get());
+                              if (error == 0)
+                                  made.release();
+                              return error;
+                          },
+                      .after = [&](int) { made.reset(); }});
+    }
+
+    Qp create_qp(ibv_cq *cq) {
+        ibv_qp_init_attr attr{};
+        attr.send_cq = attr.recv_cq = cq;
+        attr.qp_type = IBV_QPT_RC;
+        attr.cap = {64, 64, 4, 4, 64};
+        return Qp(ibv_create_qp(pd.get(), &attr));
+    }
+};
+
+TEST_F(FaultNth, OpenDevice) {
+    ibv_device *device = context->device;
+    each_failure_to_make<Context>([&] { return ibv_open_device(device); });
+}
+
+TEST_F(FaultNth, AllocPd) {
+    each_failure_to_make<Pd>([&] { return ibv_alloc_pd(context.get()); });
+    each_failure_to_destroy<Pd>([&] { return alloc_pd(context.get()); }, ibv_dealloc_pd);
+}
+
+TEST_F(FaultNth, CreateCq) {
+    CompChannel channel = create_channel(context.get());
+    each_failure_to_make<Cq>(
+        [&] { return ibv_create_cq(context.get(), 512, nullptr, channel.get(), 0); });
+    each_failure_to_destroy<Cq>([&] { return create_cq(context.get(), 512, channel.get()); },
+                                ibv_destroy_cq);
+}
+
+TEST_F(FaultNth, ResizeCq) {
+    Cq cq = create_cq(context.get(), 16);
+    int entries = 16;
+    each_failure({.call = [&] { return ibv_resize_cq(cq.get(), entries == 16 ? 512 : 16); },
+                  .after = [&](int error) { entries = error == 0 ? cq->cqe : entries; }});
+}
+
+TEST_F(FaultNth, CreateQp) {
+    Cq cq = create_cq(context.get(), 128);
+    ibv_qp_init_attr attr{};
+    each_failure_to_make<Qp>([&] {
+        attr.send_cq = attr.recv_cq = cq.get();
+        attr.qp_type = IBV_QPT_RC;
+        attr.cap = {64, 64, 4, 4, 64};
+        return ibv_create_qp(pd.get(), &attr);
+    });
+    each_failure_to_destroy<Qp>([&] { return create_qp(cq.get()); }, ibv_destroy_qp);
+}
+
+TEST_F(FaultNth, ModifyQp) {
+    Cq cq = create_cq(context.get(), 128);
+    Qp qp;
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    each_failure({.prepare = [&] { qp = create_qp(cq.get()); },
+                  .call = [&] { return ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE); },
+                  .after = [&](int) { qp.reset(); }});
+}
+
+TEST_F(FaultNth, CreateSrq) {
+    ibv_srq_init_attr attr{};
+    each_failure_to_make<Srq>([&] {
+        attr.attr = {256, 4, 0};
+        return ibv_create_srq(pd.get(), &attr);
+    });
+    each_failure_to_destroy<Srq>([&] { return create_srq(pd.get(), 256); }, ibv_destroy_srq);
+}
+
+TEST_F(FaultNth, ResizeSrq) {
+    Srq srq = create_srq(pd.get(), 64);
+    Region memory(pd.get(), 4096);
+    ASSERT_EQ(post_srq_recv(srq.get(), 1, {memory.all()}), 0);
+    ibv_srq_attr attr{};
+    unsigned round = 0;
+    each_failure({.call =
+                      [&] {
+                          attr.max_wr = round++ % 2 == 0 ? 512 : 64;
+                          return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+                      },
+                  .after = [&](int) {}});
+}
+
+TEST_F(FaultNth, RegMr) {
+    Buffer memory(64 * 1024);
+    each_failure_to_make<Mr>(
+        [&] { return ibv_reg_mr(pd.get(), memory.at(0), memory.size(), kAll); });
+    each_failure_to_destroy<Mr>(
+        [&] { return register_memory(pd.get(), memory.at(0), memory.size()); }, ibv_dereg_mr);
+}
+
+TEST_F(FaultNth, ReregMr) {
+    Buffer memory(64 * 1024), other(256 * 1024);
+    Mr mr;
+    each_failure({.prepare = [&] { mr = register_memory(pd.get(), memory.at(0), memory.size()); },
+                  .call =
+                      [&] {
+                          int error = ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION,
+                                                   nullptr, other.at(0), other.size(), kAll);
+                          return error == 0 ? 0 : errno;
+                      },
+                  .after = [&](int) { mr.reset(); }});
+}
+
+TEST_F(FaultNth, AllocMw) {
+    for (ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
+        each_failure_to_make<Mw>([&] { return ibv_alloc_mw(pd.get(), type); });
+        each_failure_to_destroy<Mw>([&] { return alloc_mw(pd.get(), type); }, ibv_dealloc_mw);
+    }
+}
+
+/* A device ---------------------------------------------------------------- */
+
+/* Of RDMA netlink; a request is answered while it is sent, by the thread that sends it. */
+class Netlink {
+  public:
+    Netlink() : fd_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA)) {
+        require(fd_.get() >= 0, "socket");
+    }
+
+    void new_link(const char *name, const char *netdev) {
+        header_ = nlmsghdr{NLMSG_HDRLEN, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
+                           NLM_F_REQUEST | NLM_F_ACK, 0, 0};
+        at_ = NLMSG_HDRLEN;
+        add(RDMA_NLDEV_ATTR_DEV_NAME, name);
+        add(RDMA_NLDEV_ATTR_NDEV_NAME, netdev);
+        add(RDMA_NLDEV_ATTR_LINK_TYPE, "softwarp");
+        header_.nlmsg_len = static_cast<uint32_t>(at_);
+        std::memcpy(octets_.data(), &header_, sizeof(header_));
+    }
+
+    /* Its answer, 0 or an errno; ENOBUFS if there was no memory for one. */
+    int ask() {
+        if (send(fd_.get(), octets_.data(), at_, 0) < 0)
+            return errno;
+        ssize_t got = recv(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT);
+        nlmsgerr error{};
+        if (got < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof(error)))
+            return ENOBUFS;
+        std::memcpy(&error, answer_.data() + NLMSG_HDRLEN, sizeof(error));
+        return -error.error;
+    }
+
+    /* An answer that could not be read then */
+    void drain() {
+        while (recv(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT) > 0)
+            ;
+    }
+
+  private:
+    void add(uint16_t type, const char *text) {
+        nlattr attr{static_cast<uint16_t>(NLA_HDRLEN + std::strlen(text) + 1), type};
+        std::memcpy(octets_.data() + at_, &attr, sizeof(attr));
+        std::strcpy(reinterpret_cast<char *>(octets_.data() + at_ + NLA_HDRLEN), text);
+        at_ += NLA_ALIGN(attr.nla_len);
+    }
+
+    Fd fd_;
+    nlmsghdr header_{};
+    size_t at_ = 0;
+    std::array<uint8_t, 256> octets_{};
+    std::array<uint8_t, 1024> answer_{};
+};
+
+class FaultDevice : public Fault {};
+
+TEST_F(FaultDevice, Add) {
+    must_shell("ip link add swfault type dummy && ip link set swfault up");
+    Netlink netlink;
+    netlink.new_link("swf", "swfault");
+    each_failure({.call = [&] { return netlink.ask(); },
+                  .after =
+                      [&](int) {
+                          netlink.drain();
+                          if (device_exists("swf"))
+                              must_shell("rdma link delete swf");
+                      }});
+    must_shell("ip link delete swfault");
+}
+
+/* Connections ------------------------------------------------------------- */
+
+class FaultCm : public Fault {
+  protected:
+    int result(int returned) { return returned == 0 ? 0 : errno; }
+
+    /* Client and server of a connection that is about to be made */
+    struct Ends {
+        EventChannel clients, servers;
+        std::unique_ptr<Listener> listener;
+        std::unique_ptr<Endpoint> client, server;
+        rdma_conn_param param{};
+
+        explicit Ends(bool asked = false) {
+            listener = std::make_unique<Listener>(servers, config().peer_ns, config().peer_addr4);
+            client = std::make_unique<Endpoint>(
+                clients, resolve(clients, "", config().peer_addr4, listener->port()), QpOptions{});
+            param = client->conn_param();
+            if (asked) {
+                start_connect(*client);
+                await_request();
+            }
+        }
+
+        bool await_request() {
+            std::optional<CmEvent> event = servers.try_next(listener->id(), Deadline());
+            if (!event || event->type != RDMA_CM_EVENT_CONNECT_REQUEST)
+                return false;
+            server = std::make_unique<Endpoint>(servers, CmId(event->id), QpOptions{});
+            return true;
+        }
+
+        /* An end hears how it went, in time, whatever that is; true: it is connected. */
+        static bool outcome(Endpoint &end) {
+            std::optional<CmEvent> event = end.channel().try_next(end.id(), Deadline());
+            EXPECT_TRUE(event) << "never heard of again";
+            return event && event->type == RDMA_CM_EVENT_ESTABLISHED;
+        }
+
+        void talk() {
+            Region from(client->pd(), 5000), to(server->pd(), 5000);
+            fill(from.at(0), 5000, 7);
+            server->recv(1, {to.all()});
+            client->send(2, {from.all()});
+            expect_success(server->rcq(), 1, IBV_WC_RECV, 5000);
+            expect_success(client->scq(), 2, IBV_WC_SEND);
+            expect_pattern(to.at(0), 5000, 7);
+        }
+    };
+};
+
+TEST_F(FaultCm, Listen) {
+    EventChannel channel;
+    CmId id;
+    Address where = address(config().addr4, 0);
+    each_failure({.prepare = [&] { id = create_id(channel); },
+                  .call =
+                      [&] {
+                          int error = result(rdma_bind_addr(id.get(), &where.generic));
+                          return error != 0 ? error : result(rdma_listen(id.get(), 8));
+                      },
+                  .after = [&](int) { id.reset(); }});
+}
+
+TEST_F(FaultCm, Connect) {
+    std::unique_ptr<Ends> ends;
+    each_failure({.prepare = [&] { ends = std::make_unique<Ends>(); },
+                  .call = [&] { return result(rdma_connect(ends->client->id(), &ends->param)); },
+                  .after =
+                      [&](int error) {
+                          if (error == 0 && ends->await_request()) {
+                              accept(*ends->server);
+                              EXPECT_TRUE(Ends::outcome(*ends->client));
+                              ends->talk();
+                          } else if (error == 0) {
+                              EXPECT_FALSE(Ends::outcome(*ends->client));
+                          }
+                          ends.reset();
+                      }});
+}
+
+TEST_F(FaultCm, Accept) {
+    std::unique_ptr<Ends> ends;
+    each_failure({.prepare = [&] { ends = std::make_unique<Ends>(true); },
+                  .call = [&] { return result(rdma_accept(ends->server->id(), &ends->param)); },
+                  .after =
+                      [&](int error) {
+                          if (error != 0)
+                              ends->server.reset();
+                          bool up = Ends::outcome(*ends->client);
+                          if (error == 0 && up)
+                              ends->talk();
+                          ends.reset();
+                      }});
+}
+
+TEST_F(FaultCm, Reject) {
+    std::unique_ptr<Ends> ends;
+    each_failure({.prepare = [&] { ends = std::make_unique<Ends>(true); },
+                  .call = [&] { return result(rdma_reject(ends->server->id(), "no", 2)); },
+                  .after =
+                      [&](int) {
+                          ends->server.reset();
+                          EXPECT_FALSE(Ends::outcome(*ends->client));
+                          ends.reset();
+                      }});
+}
+
+TEST_F(FaultCm, DestroyQpInUse) {
+    std::unique_ptr<Pair> pair;
+    each_failure({.prepare = [&] { pair = std::make_unique<Pair>(); },
+                  .call =
+                      [&] {
+                          ibv_qp *qp = pair->c().qp();
+                          int error = ibv_destroy_qp(qp);
+                          if (error == 0)
+                              pair->c().id()->qp = nullptr;
+                          return error;
+                      },
+                  .after =
+                      [&](int error) {
+                          if (error == 0)
+                              pair->s().expect(RDMA_CM_EVENT_DISCONNECTED);
+                          pair.reset();
+                      }});
+}
+
+/* Data --------------------------------------------------------------------- */
+
+/* What the poster's own system call sends. */
+class FaultPost : public Fault, public testing::WithParamInterface<ibv_wr_opcode> {};
+
+TEST_P(FaultPost, GoesOn) {
+    constexpr size_t kSize = 100000;
+    Pair pair;
+    Region client(pair.c().pd(), kSize), server(pair.s().pd(), kSize);
+    bool read = GetParam() == IBV_WR_RDMA_READ, send = GetParam() == IBV_WR_SEND;
+    Region &from = read ? server : client, &to = read ? client : server;
+    SendWr wr = SendWr::send(1, {client.all()});
+    wr.opcode = GetParam();
+    wr.remote_addr = server.addr();
+    wr.rkey = server.rkey();
+    uint64_t seed = 0;
+
+    each_failure({.prepare =
+                      [&] {
+                          fill(from.at(0), kSize, ++seed);
+                          if (send)
+                              pair.s().recv(2, {server.all()});
+                      },
+                  .call = [&] { return post_send(pair.c().qp(), wr); },
+                  .after =
+                      [&](int error) {
+                          ASSERT_EQ(error, 0) << "no request is lost for want of memory";
+                          expect_success(pair.c().scq(), 1, wr.wc_opcode());
+                          if (send)
+                              expect_success(pair.s().rcq(), 2, IBV_WC_RECV, kSize);
+                          else if (!read)
+                              expect_works(pair);
+                          expect_pattern(to.at(0), kSize, seed);
+                      }});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FaultPost,
+                         testing::Values(IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ),
+                         [](const testing::TestParamInfo<ibv_wr_opcode> &info) -> std::string {
+                             return info.param == IBV_WR_SEND         ? "Send"
+                                    : info.param == IBV_WR_RDMA_WRITE ? "Write"
+                                                                      : "Read";
+                         });
+
+/* By chance ----------------------------------------------------------------- */
+
+/* While it lives, of what the module allocates, wherever it does so, so many of a hundred fail. */
+class FailOften {
+  public:
+    explicit FailOften(int percent) {
+        uint64_t text = std::stoull(get("/sys/module/softwarp/sections/.text"), nullptr, 16);
+        uint64_t size = std::stoull(get("/sys/module/softwarp/coresize"));
+        for (const char *kind : kAllocations) {
+            set(attribute(kind, "task-filter"), "N");
+            set(attribute(kind, "interval"), "1");
+            set(attribute(kind, "times"), "-1");
+            set(attribute(kind, "require-start"), fmt::format("{:#x}", text));
+            set(attribute(kind, "require-end"), fmt::format("{:#x}", text + size));
+            set(attribute(kind, "probability"), std::to_string(percent));
+        }
+    }
+
+    ~FailOften() {
+        for (const char *kind : kAllocations) {
+            set(attribute(kind, "probability"), "0");
+            set(attribute(kind, "require-start"), "0");
+            set(attribute(kind, "require-end"), "0xffffffffffffffff");
+        }
+    }
+
+    FailOften(const FailOften &) = delete;
+    FailOften &operator=(const FailOften &) = delete;
+};
+
+class FaultOften : public FaultCm {};
+
+/* Memory is short while data flow both ways; all of them arrive, in time. */
+TEST_F(FaultOften, StreamsGoOn) {
+    constexpr size_t kSize = 60000;
+    constexpr unsigned kRounds = 30;
+    Pair pair;
+    Region client(pair.c().pd(), 4 * kSize), server(pair.s().pd(), 4 * kSize);
+
+    for (int percent : {3, 30, 0}) {
+        SCOPED_TRACE(fmt::format("{} of a hundred", percent));
+        FailOften often(percent);
+        for (unsigned round = 1; round <= kRounds && !HasFailure(); round++) {
+            uint64_t seed = static_cast<uint64_t>(percent) * 1000 + round;
+            fill(client.at(0), 2 * kSize, seed);
+            fill(server.at(2 * kSize), kSize, seed + 500);
+            pair.s().recv(1, {server.sge(0, kSize)});
+            pair.c().send(2, {client.sge(0, kSize)});
+            pair.c().write(3, {client.sge(kSize, kSize)}, server.addr(kSize), server.rkey());
+            pair.c().read(4, {client.sge(2 * kSize, kSize)}, server.addr(2 * kSize), server.rkey());
+            expect_success(pair.s().rcq(), 1, IBV_WC_RECV, kSize);
+            for (uint64_t id = 2; id <= 4; id++)
+                expect_wc(pair.c().scq(), id, IBV_WC_SUCCESS);
+            expect_pattern(server.at(0), 2 * kSize, seed);
+            expect_pattern(client.at(2 * kSize), kSize, seed + 500);
+        }
+    }
+}
+
+/* Whoever connects hears how it went; afterwards nothing is left. */
+TEST_F(FaultOften, ConnectionsEnd) {
+    unsigned up = 0, attempts = full_or_quick(100U, 25U);
+    for (unsigned i = 0; i < attempts && !HasFailure(); i++) {
+        Ends ends;
+        FailOften often(10);
+        if (rdma_connect(ends.client->id(), &ends.param) != 0)
+            continue;
+        /* who was never asked is told so by the other end */
+        std::optional<CmEvent> event;
+        ASSERT_TRUE(eventually([&] {
+            event = ends.servers.try_next(ends.listener->id(), Deadline(milliseconds(0)));
+            if (!event)
+                event = ends.clients.try_next(ends.client->id(), Deadline(milliseconds(0)));
+            return event.has_value();
+        })) << "attempt "
+            << i << ": nobody heard anything";
+        if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST)
+            continue;
+        CmId id(event->id);
+        std::unique_ptr<Endpoint> server;
+        try {
+            server = std::make_unique<Endpoint>(ends.servers, std::move(id), QpOptions{});
+        } catch (const Failure &) {
+            /* it has no memory either; its id is gone, which is a refusal */
+        }
+        if (server && rdma_accept(server->id(), &ends.param) != 0)
+            server.reset();
+        up += Ends::outcome(*ends.client) ? 1 : 0;
+    }
+    fmt::print("{} of {} connections came up\n", up, attempts);
+}
+
+} // namespace
