@@ -9,7 +9,6 @@
  * harness looks for leaks and reports.
  */
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 #include <sys/resource.h>
@@ -104,13 +103,15 @@ struct Attempt {
 
 class Fault : public testing::Test {
   protected:
-    void SetUp() override {
+    Fault() {
         for (const char *kind : kAllocations) {
             set(attribute(kind, "ignore-gfp-wait"), "N");
             set(attribute(kind, "verbose"), "0");
         }
         set(attribute("fail_page_alloc", "min-order"), "0");
         set(attribute("fail_usercopy", "verbose"), "0");
+        nth_ = Fd(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC));
+        require(nth_.get() >= 0, "open fail-nth; has the kernel FAULT_INJECTION?");
         before_ = resources();
     }
 
@@ -125,9 +126,7 @@ class Fault : public testing::Test {
     }
 
     /* Until it is through without a failure. */
-    static void each_failure(const Attempt &attempt) {
-        Fd file(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC));
-        require(file.get() >= 0, "open fail-nth; has the kernel FAULT_INJECTION?");
+    void each_failure(const Attempt &attempt) {
         std::map<int, unsigned> seen;
         bool failed = true;
 
@@ -135,7 +134,7 @@ class Fault : public testing::Test {
             attempt.prepare();
             int error;
             {
-                FailNth nth(file, n);
+                FailNth nth(nth_, n);
                 error = attempt.call();
                 failed = nth.over();
             }
@@ -152,40 +151,50 @@ class Fault : public testing::Test {
     }
 
   private:
+    Fd nth_;
     std::string before_;
 };
 
-/* So little may be had that what a failure leaves behind would be missed. */
-struct Scarce {
+/*
+ * This thread is an ordinary user's, who may have so little that what a failure
+ * leaves behind would be missed.
+ */
+class Scarce {
+  public:
     Scarce() {
-        getrlimit(RLIMIT_MEMLOCK, &memlock);
-        rlimit little{2 << 20, memlock.rlim_max};
-        require(setrlimit(RLIMIT_MEMLOCK, &little) == 0, "setrlimit");
-        require(syscall(SYS_capget, &header, caps) == 0, "capget");
-        require_lock(false);
+        rlimit little{2 << 20, 2 << 20};
+        require(prlimit(0, RLIMIT_MEMLOCK, &little, &memlock_) == 0, "prlimit");
+        require(syscall(SYS_setresuid, kNobody, kNobody, 0) == 0, "setresuid");
     }
     ~Scarce() {
-        require_lock(true);
-        setrlimit(RLIMIT_MEMLOCK, &memlock);
+        EXPECT_EQ(syscall(SYS_setresuid, 0, 0, 0), 0);
+        prlimit(0, RLIMIT_MEMLOCK, &memlock_, nullptr);
     }
-    void require_lock(bool has) {
-        auto &word = caps[CAP_TO_INDEX(CAP_IPC_LOCK)].effective;
-        word = has ? word | CAP_TO_MASK(CAP_IPC_LOCK) : word & ~CAP_TO_MASK(CAP_IPC_LOCK);
-        syscall(SYS_capset, &header, caps);
-    }
+    Scarce(const Scarce &) = delete;
+    Scarce &operator=(const Scarce &) = delete;
 
-    ParameterOverride cqs{"max_cq", "6"}, qps{"max_qp", "4"}, mrs{"max_mr", "4"},
-        pds{"max_pd", "4"}, srqs{"max_srq", "4"}, contexts{"max_ucontext", "6"};
-    rlimit memlock{};
-    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-    __user_cap_data_struct caps[2] = {};
+  private:
+    static constexpr uid_t kNobody = 65534;
+
+    /* all of it may be one ordinary user's */
+    ParameterOverride share_{"user_share", "100"}, kept_{"reserved_share", "0"};
+    ParameterOverride cqs_{"max_cq", "6"}, qps_{"max_qp", "4"}, mrs_{"max_mr", "4"},
+        pds_{"max_pd", "4"}, srqs_{"max_srq", "4"}, contexts_{"max_ucontext", "6"};
+    rlimit memlock_{};
 };
 
 /* Objects of one device -------------------------------------------------- */
 
 class FaultNth : public Fault {
   protected:
-    Scarce scarce;
+    void TearDown() override {
+        pd.reset();
+        context.reset();
+        scarce.reset();
+        Fault::TearDown();
+    }
+
+    std::unique_ptr<Scarce> scarce = std::make_unique<Scarce>();
     Context context = open_device(config().dev);
     Pd pd = alloc_pd(context.get());
 
