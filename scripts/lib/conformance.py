@@ -32,7 +32,8 @@ PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "rdmapx": "RDMAP extensions, RFC 7306",
 COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
            "explained": ("id", "reason")}
 KINDS = ("kunit", "e2e", "unit", "step")
-LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY")
+# "-" is no requirement of a text: a profile of ours, or a note of what is not promised.
+LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "-")
 STRICT = ("MUST", "MUST NOT")
 # Seconds from power-on to power-off, and the factor on deadlines.
 LIMITS = {"uml": (300, 1), "uml-kasan": (600, 3), "stock-6.12": (900, 4), "stock-6.1": (900, 4), "debug": (1500, 12)}
