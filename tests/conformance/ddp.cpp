@@ -226,7 +226,7 @@ TEST(DdpHeader, ReservedBitsAreIgnored) {
  * the same in all, what counts on, how long they are.
  */
 TEST(DdpSegments, FillTheMulpdu) {
-    REQ("DDP-04", "DDP-07", "DDP-08", "DDP-09", "DDP-11", "DDP-12");
+    REQ("DDP-04", "DDP-07", "DDP-08", "DDP-09", "DDP-11", "DDP-12", "DDP-42");
     Link link;
     size_t limit = mulpdu(link);
     ASSERT_GT(limit, 1000U);
@@ -279,7 +279,7 @@ TEST(DdpSegments, FillTheMulpdu) {
  * short, and the segments follow its cuts.  That has to stay the exception.
  */
 TEST(DdpSegments, LongMessages) {
-    REQ("DDP-11", "DDP-12");
+    REQ("DDP-11", "DDP-12", "DDP-42");
     const size_t kLength = full_or_quick<size_t>(2000000, 400000);
     Link link;
     size_t room = mulpdu(link) - kUntaggedHeader;
@@ -302,7 +302,7 @@ TEST(DdpSegments, LongMessages) {
 
 /* Read Responses are cut in the same way, their offsets count from the sink's. */
 TEST(DdpSegments, ReadResponsesToo) {
-    REQ("DDP-04", "DDP-08", "DDP-11", "DDP-12");
+    REQ("DDP-04", "DDP-08", "DDP-11", "DDP-12", "DDP-42");
     constexpr size_t kLength = 40001;
     Link link({.enhanced = Enhanced{.ird = 4, .ord = 4}});
     size_t room = mulpdu(link) - kTaggedHeader;
@@ -467,6 +467,38 @@ TEST(DdpSegments, SequenceNumbersWrap) {
     link.recv(1, {memory.all()});
     link.say(old);
     link.expect_terminate(1, 2, 0x03, Headers::ddp(old.bytes()));
+}
+
+/*
+ * 2^32 octets are no message, whatever they would be sent from.  The longest that
+ * is taken fails for its memory only.
+ */
+TEST(DdpSegments, NoMessageIsTooLong) {
+    REQ("DDP-41");
+    constexpr uint32_t kQuarter = 0x40000000;
+    const SgList too_long[] = {
+        {{0, kQuarter, 1}, {0, kQuarter, 1}, {0, kQuarter, 1}, {0, kQuarter, 1}},
+        {{0, 0xffffffff, 1}, {0, 1, 1}},
+        {{0, 0xffffffff, 1}, {0, 0xffffffff, 1}, {0, 0xffffffff, 1}, {0, 0xffffffff, 1}},
+    };
+    for (bool write : {false, true})
+        for (const SgList &sg : too_long) {
+            Link link;
+            if (write)
+                link.write(1, sg, 0, 7);
+            else
+                link.send(1, sg);
+            link.expect_terminate(0, 0, 0x00, Headers::none());
+            expect_wc(link.scq(), 1, IBV_WC_LOC_LEN_ERR);
+            link.expect_disconnected();
+        }
+    Link link;
+    ibv_port_attr port{};
+    ASSERT_EQ(ibv_query_port(link.context(), 1, &port), 0);
+    link.send(1, {{0, port.max_msg_sz, 1}});
+    link.expect_terminate(0, 0, 0x00, Headers::none());
+    expect_wc(link.scq(), 1, IBV_WC_LOC_PROT_ERR);
+    link.expect_disconnected();
 }
 
 /* Queues and delivery ---------------------------------------------------------- */
@@ -1188,7 +1220,7 @@ TEST(DdpUntagged, MixedWithOthers) {
  * without another Terminate.
  */
 TEST(DdpError, TheRestIsDropped) {
-    REQ("DDP-31");
+    REQ("DDP-31", "DDP-43");
     Link link;
     Guarded to(link.pd());
     link.recv(1, {to.sge(0, 64)});
@@ -1209,7 +1241,7 @@ TEST(DdpError, TheRestIsDropped) {
 
 /* The same bad segment in a good message's place, cut in every way by TCP. */
 TEST(DdpError, BadSegmentInPieces) {
-    REQ("DDP-31", "DDP-34");
+    REQ("DDP-31", "DDP-34", "DDP-43");
     for (size_t cut : {1, 2, 3, 4, 15, 16, 17, 20}) {
         SCOPED_TRACE(cut);
         Link link;
@@ -1358,7 +1390,7 @@ TEST(DdpStream, GracefulEndWithARead) {
 
 /* The peer closes its half: what is queued still goes out, then ours is closed. */
 TEST(DdpStream, PeerClosesFirst) {
-    REQ("DDP-37", "DDP-35");
+    REQ("DDP-44", "DDP-35");
     constexpr size_t kLength = 64 * 1024;
     constexpr uint32_t kCount = 20;
     Link link({.qp = {.send_wr = 64}});

@@ -293,6 +293,37 @@ TEST(MpaMulpdu, FollowsThePathMtu) {
 }
 
 /*
+ * Messages of all sizes in front of a long one: what is left of a TCP segment is
+ * filled with a whole message or with no less than the least MULPDU.
+ */
+TEST(MpaMulpdu, NoScraps) {
+    REQ("MPA-19");
+    constexpr size_t kLength = 4000;
+    Link link({.qp = {.send_wr = 256}});
+    Region from(link.pd(), kLength);
+    std::vector<size_t> sizes;
+    for (size_t i = 0; i < 60; i++) {
+        sizes.push_back(i * 97 % 1500);
+        sizes.push_back(kLength);
+    }
+    for (size_t i = 0; i < sizes.size(); i++)
+        link.send(i, {from.sge(0, sizes[i])}, i + 1 == sizes.size() ? IBV_SEND_SIGNALED : 0);
+    for (size_t size : sizes) {
+        size_t done = 0;
+        for (bool last = false; !last;) {
+            Segment segment = link.hear();
+            done += segment.payload.size();
+            last = segment.last();
+            if (!last) {
+                EXPECT_GE(kUntaggedHeader + segment.payload.size(), 128U);
+            }
+        }
+        EXPECT_EQ(done, size);
+    }
+    expect_success(link.scq(), sizes.size() - 1, IBV_WC_SEND);
+}
+
+/*
  * Where TCP segments of a connection begin, by a look at the link: sequence
  * numbers as they were before the receiver's TCP put them together.
  */
@@ -407,6 +438,46 @@ TEST(MpaCrc, KnownValues) {
     expect_success(link.rcq(), 1, IBV_WC_RECV, 0);
 }
 
+/* The two FPDUs that RFC 5044 shows, both ways: a marker first, a marker inside. */
+TEST(MpaCrc, FpdusOfTheRfc) {
+    REQ("MPA-55", "MPA-06", "MPA-14");
+    const Bytes zeros(24);
+    auto header = [](uint8_t msn) {
+        return Bytes{0x00, 0x2a, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0};
+    };
+    const Bytes first =
+        join({Bytes(4), header(1), zeros, Bytes{0x52, 0x23, 0x99, 0x83}}); // Figure 5
+    const Bytes second = join({header(2), Bytes{0, 0, 0, 0x14}, zeros,
+                               Bytes{0x84, 0x92, 0x58, 0x98}}); // Figure 6, at 492
+    constexpr size_t kBefore = 492, kPayload = kBefore - 4 - 2 - kUntaggedHeader - 4;
+    for (bool marker_inside : {false, true}) {
+        SCOPED_TRACE(marker_inside);
+        Policy policy(Role::responder, "markers", "on");
+        Link link({.flags = kMpaCrc | kMpaMarkers, .open = false});
+        Region memory(link.pd(), 1024);
+        for (uint64_t i = 1; i <= 2; i++)
+            link.recv(i, {memory.all()});
+        if (!marker_inside) {
+            link.peer().say(first);
+            expect_success(link.rcq(), 1, IBV_WC_RECV, 24);
+            link.send(3, {memory.sge(0, 24)});
+            expect_octets(link.peer().hear(first.size()), first);
+            continue;
+        }
+        link.say(Untagged{.payload = Bytes(kPayload)});
+        ASSERT_EQ(link.peer().writer().position(), kBefore);
+        link.peer().say(second);
+        expect_success(link.rcq(), 1, IBV_WC_RECV, kPayload);
+        expect_success(link.rcq(), 2, IBV_WC_RECV, 24);
+        memory.buffer.set(0);
+        link.send(3, {memory.sge(0, kPayload)});
+        expect_success(link.scq(), 3, IBV_WC_SEND);
+        EXPECT_EQ(link.peer().hear(kBefore).size(), kBefore);
+        link.send(4, {memory.sge(0, 24)});
+        expect_octets(link.peer().hear(second.size()), second);
+    }
+}
+
 /* On by default, in Request and Reply. */
 TEST(MpaCrc, IsTheDefault) {
     REQ("MPA-07");
@@ -457,6 +528,54 @@ TEST(MpaCrc, UsedUnlessBothDecline) {
             }
 }
 
+/*
+ * Asked for at the start by either side, it is there to the end; and the program
+ * sees the same with and without.
+ */
+TEST(MpaCrc, ToTheEndAndUnseen) {
+    REQ("MPA-56", "MPA-59", "MPA-08");
+    constexpr uint32_t kMessages = 60;
+    std::vector<std::string> expected;
+    for (Role role : kRoles)
+        for (const char *ours : {"prefer", "off"})
+            for (bool theirs : {true, false}) {
+                SCOPED_TRACE(role_text(role) + " crc " + ours + (theirs ? ", peer C" : ""));
+                Policy policy(role, "crc", ours);
+                bool used = theirs || std::string(ours) == "prefer";
+                Link link({.role = role, .flags = theirs ? kMpaCrc : uint8_t{0}});
+                Region memory(link.pd(), 8192);
+                std::vector<std::string> seen;
+                auto see = [&](const ibv_wc &wc) {
+                    seen.push_back(fmt::format("{} {} {} {} {}", wc.wr_id, int(wc.status),
+                                               int(wc.opcode), wc.byte_len, wc.wc_flags));
+                };
+                for (uint32_t i = 1; i <= kMessages; i++) {
+                    size_t length = i * 131 % 4000;
+                    link.recv(i, {memory.sge(0, 4096)});
+                    link.peer().say_fpdu(
+                        {.ulpdu = Untagged{.msn = i, .payload = pattern(length, i)}.bytes(),
+                         .crc = used ? Crc::good : Crc::bad});
+                    see(next_wc(link.rcq()));
+                    expect_pattern(memory.at(0), length, i);
+                    link.send(i, {memory.sge(0, length)});
+                    for (bool last = false; !last;) {
+                        Fpdu unit = link.peer().hear_fpdu();
+                        EXPECT_EQ(unit.raw.size(), fpdu_size(unit.ulpdu.size()));
+                        EXPECT_TRUE(unit.crc_good || !used);
+                        last = (unit.ulpdu.at(0) & kDdpLast) != 0;
+                    }
+                    see(next_wc(link.scq()));
+                }
+                if (expected.empty())
+                    expected = seen;
+                EXPECT_EQ(seen, expected);
+                if (!used)
+                    continue;
+                link.peer().say_fpdu({.ulpdu = Tagged{}.bytes(), .crc = Crc::bad});
+                link.expect_terminate(2, 0, 2);
+            }
+}
+
 /* The strict policy refuses who does not ask for it. */
 TEST(MpaCrc, Required) {
     REQ("MPA-07");
@@ -481,7 +600,7 @@ TEST(MpaCrc, Required) {
 
 /* A bit off anywhere: nothing is delivered, the stream ends with 2/0/2. */
 TEST(MpaCrc, MismatchEndsTheStream) {
-    REQ("MPA-09", "MPA-46", "MPA-47");
+    REQ("MPA-09", "MPA-46", "MPA-47", "MPA-53");
     size_t size = send_content(5);
     /* The length field is not among them: it says how much there is to check. */
     for (size_t at = 2; at < size; at++) {
@@ -606,7 +725,7 @@ TEST(MpaMarkers, Sent) {
 
 /* The first octets in full operation are a marker. */
 TEST(MpaMarkers, FirstOctets) {
-    REQ("MPA-13", "MPA-15");
+    REQ("MPA-13", "MPA-15", "MPA-57");
     Link link({.flags = kMpaCrc | kMpaMarkers});
     link.send(1, {});
     Bytes unit = link.peer().hear(28);
@@ -751,7 +870,7 @@ TEST(MpaMarkers, NotWantedByDefault) {
 
 /* Lies in a marker of an FPDU whose CRC is good. */
 TEST(MpaMarkers, ContradictionEndsTheStream) {
-    REQ("MPA-17", "MPA-46", "MPA-47");
+    REQ("MPA-17", "MPA-46", "MPA-47", "MPA-53");
     for (uint64_t place : {0, 512, 1024}) {
         SCOPED_TRACE(place);
         Policy policy(Role::responder, "markers", "on");
@@ -825,7 +944,7 @@ TEST(MpaStartup, ReplyOctets) {
 }
 
 TEST(MpaStartup, Rejection) {
-    REQ("MPA-27", "MPA-43");
+    REQ("MPA-27", "MPA-43", "MPA-51");
     Passive passive;
     passive.peer.say(MpaFrame::request().bytes());
     passive.reject(passive.expect_request(), {'n', 'o'});
@@ -1006,7 +1125,7 @@ TEST(MpaStartup, PrivateData) {
  * to its end and refused as such; nothing is cut off and passed on.
  */
 TEST(MpaStartup, MorePrivateDataThanTheCoreCarries) {
-    REQ("MPA-31", "MPA-43");
+    REQ("MPA-31", "MPA-43", "MPA-52");
     for (size_t length : {256, 511, 512}) {
         SCOPED_TRACE(length);
         Passive passive;
@@ -1034,7 +1153,7 @@ TEST(MpaStartup, MorePrivateDataThanTheCoreCarries) {
 /* Who may speak when ---------------------------------------------------------- */
 
 TEST(MpaOrder, InitiatorWaitsForTheReply) {
-    REQ("MPA-33", "DDP-36");
+    REQ("MPA-33", "DDP-36", "MPA-57");
     Active active;
     EXPECT_TRUE(active.peer.silent(kSilence));
     EXPECT_TRUE(active.undecided(milliseconds(0)));
@@ -1048,7 +1167,7 @@ TEST(MpaOrder, InitiatorWaitsForTheReply) {
 }
 
 TEST(MpaOrder, ResponderWaitsForTheFirstFpdu) {
-    REQ("MPA-34");
+    REQ("MPA-34", "MPA-57");
     Link link({.open = false});
     Region from(link.pd(), 100);
     link.send(1, {from.sge(0, 5)});
@@ -1099,7 +1218,7 @@ TEST(MpaOrder, NothingBetweenRequestAndReply) {
 
 /* What follows the Reply in the same segment belongs to the FPDUs. */
 TEST(MpaOrder, FpdusRightBehindTheReply) {
-    REQ("MPA-40", "MPA-41");
+    REQ("MPA-40", "MPA-41", "MPA-57");
     Active active;
     Region to(active.ours().pd(), 4096);
     active.ours().recv(1, {to.all()});
@@ -1173,7 +1292,7 @@ TEST(MpaEnd, DisconnectSendsWhatIsQueued) {
 
 /* The peer's FIN between two FPDUs: an end without an error. */
 TEST(MpaEnd, FinBetweenFpdus) {
-    REQ("MPA-44");
+    REQ("MPA-44", "MPA-45");
     for (Role role : kRoles) {
         SCOPED_TRACE(role_text(role));
         Link link({.role = role});
@@ -1194,7 +1313,7 @@ TEST(MpaEnd, FinBetweenFpdus) {
 
 /* FIN inside an FPDU, behind any of its octets: an error that no Terminate tells. */
 TEST(MpaEnd, FinWithinAnFpdu) {
-    REQ("MPA-45", "MPA-46", "MPA-48");
+    REQ("MPA-45", "MPA-46", "MPA-48", "MPA-47");
     Bytes unit = fpdu(Untagged{.payload = {1, 2, 3, 4}}.bytes());
     for (size_t said : {1UL, 2UL, 3UL, 4UL, 19UL, 20UL, unit.size() - 4, unit.size() - 1}) {
         SCOPED_TRACE(said);

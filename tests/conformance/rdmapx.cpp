@@ -372,7 +372,7 @@ TEST(Rdmapx, IgnoredFields) {
 /* The operations -------------------------------------------------------------- */
 
 TEST(Rdmapx, FetchAdd) {
-    REQ("RDMAPX-06", "RDMAPX-11");
+    REQ("RDMAPX-06", "RDMAPX-11", "RDMAPX-27");
     struct Row {
         uint64_t old, add, mask, result;
     };
@@ -407,7 +407,7 @@ TEST(Rdmapx, FetchAdd) {
 }
 
 TEST(Rdmapx, CmpSwap) {
-    REQ("RDMAPX-07", "RDMAPX-11");
+    REQ("RDMAPX-07", "RDMAPX-11", "RDMAPX-27");
     struct Row {
         uint64_t old, compare, compare_mask, swap, mask, result;
     };
@@ -516,7 +516,7 @@ TEST(Rdmapx, Atomicity) {
 
 /* Both are numbered on queue 1, take effect in turn, and are answered in turn. */
 TEST_P(RdmapxRole, InOrderWithReads) {
-    REQ("RDMAPX-12", "RDMAPX-13", "RDMAPX-23");
+    REQ("RDMAPX-12", "RDMAPX-13", "RDMAPX-23", "RDMAPX-36");
     Link link({.role = GetParam()});
     Words words(link.pd());
     words[0] = 100;
@@ -553,7 +553,7 @@ TEST_P(RdmapxRole, InOrderWithReads) {
 
 /* What is written before an atomic is what it finds. */
 TEST(Rdmapx, WriteThenAtomic) {
-    REQ("RDMAPX-23", "RDMAPX-13");
+    REQ("RDMAPX-23", "RDMAPX-13", "RDMAPX-30");
     Link link;
     Words words(link.pd(), 8, kAtomic | IBV_ACCESS_REMOTE_WRITE);
     for (uint32_t i = 1; i <= 20; i++) {
@@ -570,7 +570,7 @@ TEST(Rdmapx, WriteThenAtomic) {
 
 /* IRD is for both together. */
 TEST(Rdmapx, InboundLimit) {
-    REQ("RDMAPX-12");
+    REQ("RDMAPX-12", "RDMAPX-28");
     for (uint16_t ird : {1, 2, 5}) {
         for (bool last_is_atomic : {false, true}) {
             SCOPED_TRACE(fmt::format("{} {}", ird, last_is_atomic));
@@ -615,7 +615,7 @@ TEST(Rdmapx, InboundLimit) {
 
 /* And so is ORD; answers have to come in the order of the requests. */
 TEST_P(RdmapxRole, OutboundLimit) {
-    REQ("RDMAPX-12", "RDMAPX-13", "RDMAPX-16");
+    REQ("RDMAPX-12", "RDMAPX-13", "RDMAPX-16", "RDMAPX-28", "RDMAPX-32");
     constexpr uint16_t kOrd = 2;
     Link link(with_depths(4, kOrd, GetParam()));
     Words words(link.pd(), 16);
@@ -660,6 +660,118 @@ TEST_P(RdmapxRole, OutboundLimit) {
     link.expect_works();
 }
 
+/* As many as were granted, of both kinds, answered all at once. */
+TEST_P(RdmapxRole, AllPlacesInUse) {
+    REQ("RDMAPX-28", "RDMAPX-12");
+    for (uint16_t ord : {1, 7, 16}) {
+        SCOPED_TRACE(ord);
+        Link link(with_depths(4, ord, GetParam()));
+        Words words(link.pd(), 16);
+        uint32_t atomics = 0;
+        for (int round = 0; round < 2; round++) {
+            for (uint64_t i = 0; i < ord; i++)
+                if (i % 4 == 3)
+                    link.read(i, {words.region.sge(8 * i, 8)}, 8 * i, 0x100);
+                else
+                    post(link, fetch_add(i, 8 * i, 0x100, i), {words.region.sge(8 * i, 8)});
+            Bytes answers;
+            for (uint64_t i = 0; i < ord; i++) {
+                Segment segment = link.hear();
+                ASSERT_EQ(segment.qn, 1U);
+                Bytes answer;
+                if (segment.opcode() == kOpReadRequest) {
+                    ReadRequest request = ReadRequest::parse(segment.payload);
+                    answer = Tagged{.rdmap = rdmap_of(kOpReadResponse),
+                                    .stag = request.sink_stag,
+                                    .to = request.sink_to,
+                                    .payload = Bytes(8, static_cast<uint8_t>(i))}
+                                 .bytes();
+                } else {
+                    AtomicRequest request = AtomicRequest::parse(segment.payload);
+                    answer = AtomicResponse{request.id, 500 + i}.bytes(++atomics);
+                }
+                append(answers, link.peer().writer().encode(answer));
+            }
+            link.peer().say(answers);
+            for (uint64_t i = 0; i < ord; i++) {
+                bool read = i % 4 == 3;
+                expect_success(link.scq(), i, read ? IBV_WC_RDMA_READ : IBV_WC_FETCH_ADD, 8);
+                EXPECT_EQ(words[i].load(), read ? i * 0x0101010101010101 : 500 + i);
+            }
+        }
+        link.expect_works();
+    }
+}
+
+/* An atomic is nothing for the program whose memory it works on. */
+TEST(Rdmapx, NotShownToTheProgram) {
+    REQ("RDMAPX-29");
+    Link link;
+    Words words(link.pd());
+    for (uint64_t i = 0; i < 3; i++)
+        link.recv(i, {});
+    for (uint32_t i = 1; i <= 20; i++) {
+        link.say(AtomicRequest::fetch_add(i, words.stag(), words.to(0), 1).bytes(i));
+        link.expect_ulpdu(AtomicResponse{i, i - 1}.bytes(i));
+    }
+    expect_quiet(link.rcq());
+    expect_quiet(link.scq(), milliseconds(0));
+    link.expect_nothing_for(milliseconds(10));
+    link.say(Untagged{});
+    expect_success(link.rcq(), 0, IBV_WC_RECV, 0);
+}
+
+/* Writes and Sends of the peer come in while an atomic of ours waits for its answer. */
+TEST_P(RdmapxRole, AnswerBehindLaterMessages) {
+    REQ("RDMAPX-31", "RDMAPX-32");
+    Link link({.role = GetParam()});
+    Words words(link.pd());
+    Region to(link.pd(), 4096);
+    post(link, fetch_add(1, 0x100, 0x33, 1), {words.region.sge(0, 8)});
+    AtomicRequest request = hear_atomic(link);
+    for (uint32_t i = 1; i <= 3; i++) {
+        link.recv(i, {to.sge(64 * i, 64)});
+        link.say(Tagged{.stag = to.rkey(), .to = to.addr(1024 * i), .payload = pattern(1000, i)});
+        link.say(Untagged{.msn = i, .payload = pattern(64, i + 10)});
+        expect_success(link.rcq(), i, IBV_WC_RECV, 64);
+        expect_pattern(to.at(64 * i), 64, i + 10);
+        expect_pattern(to.at(1024 * i), 1000, i);
+    }
+    expect_quiet(link.scq());
+    EXPECT_EQ(words[0].load(), 0U);
+    link.say(AtomicResponse{request.id, 77}.bytes(1));
+    expect_success(link.scq(), 1, IBV_WC_FETCH_ADD, 8);
+    EXPECT_EQ(words[0].load(), 77U);
+}
+
+/* What cannot be made is not sent: a Terminate without headers is, in its place. */
+TEST_P(RdmapxRole, LocalErrors) {
+    REQ("RDMAPX-33");
+    for (int which = 0; which < 5; which++) {
+        SCOPED_TRACE(which);
+        Link link({.role = GetParam()});
+        Words words(link.pd());
+        Region read_only(link.pd(), 64, IBV_ACCESS_REMOTE_READ);
+        const ibv_sge unknown{words.to(0), 8, words.stag() ^ 1};
+        const ibv_sge beyond{words.to(8), 8, words.stag()};
+        link.send(1, {});
+        link.expect_ulpdu(Untagged{});
+        expect_success(link.scq(), 1, IBV_WC_SEND);
+        switch (which) {
+        case 0: post(link, fetch_add(2, 0, 1, 1), {unknown}); break;
+        case 1: post(link, cmp_swap(2, 0, 1, 1, 1), {beyond}); break;
+        case 2: /* the answer could not be written */
+            post(link, fetch_add(2, 0, 1, 1), {read_only.sge(0, 8)});
+            break;
+        case 3: post(link, write_imm(2, 0, 1, 1), {unknown}); break;
+        default: post(link, write_imm(2, 0, 1, 1), {beyond});
+        }
+        link.expect_terminate(0, 0, 0x00, Headers::none());
+        EXPECT_EQ(next_wc(link.scq()).status, IBV_WC_LOC_PROT_ERR);
+        link.expect_disconnected();
+    }
+}
+
 /* No outbound reads were granted: an atomic is the poster's error, and not sent. */
 TEST(Rdmapx, NoOutboundReads) {
     REQ("RDMAPX-12");
@@ -673,7 +785,7 @@ TEST(Rdmapx, NoOutboundReads) {
 
 /* A fence waits for atomics as for reads; completions come as requests were posted. */
 TEST_P(RdmapxRole, MixedOrder) {
-    REQ("RDMAPX-12", "RDMAPX-16", "RDMAPX-20", "RDMAPX-23");
+    REQ("RDMAPX-12", "RDMAPX-16", "RDMAPX-20", "RDMAPX-23", "RDMAPX-32", "RDMAPX-34");
     Link link({.role = GetParam()});
     Words words(link.pd());
     words[7] = 0x7777777777777777;
@@ -730,7 +842,7 @@ TEST_P(RdmapxRole, MixedOrder) {
 
 /* Each takes a receive of queue 0, in turn with Sends, and puts nothing in it. */
 TEST_P(RdmapxRole, ImmediateTakesAReceive) {
-    REQ("RDMAPX-18", "RDMAPX-19", "RDMAPX-22", "RDMAPX-23");
+    REQ("RDMAPX-18", "RDMAPX-19", "RDMAPX-22", "RDMAPX-23", "RDMAPX-34");
     Link link({.role = GetParam()});
     Region memory(link.pd(), 1024);
     memory.buffer.set(0x5a);
@@ -1035,6 +1147,52 @@ TEST_P(RdmapxFault, Terminates) {
     expect_value(to.at(0), 64, 0, "the receive");
 }
 
+/* Version of DDP, version of RDMAP, queue, MSN and MO of each of the four messages. */
+TEST(Rdmapx, FieldsOfEachMessage) {
+    REQ("RDMAPX-35", "RDMAPX-25");
+    enum { kDdp, kRdmap, kQueue, kNumber, kOffset, kFields };
+    struct Expected {
+        unsigned layer, etype, code;
+    };
+    constexpr Expected expected[kFields] = {
+        {1, 2, 0x06}, {0, 2, 0x05}, {1, 2, 0x01}, {1, 2, 0x03}, {1, 2, 0x04}};
+    for (uint8_t opcode :
+         {kOpImmediate, kOpImmediateSolicited, kOpAtomicRequest, kOpAtomicResponse})
+        for (int field = 0; field < kFields; field++) {
+            SCOPED_TRACE(fmt::format("opcode {} field {}", opcode, field));
+            Link link;
+            Words words(link.pd());
+            link.recv(1, {});
+            post(link, fetch_add(2, 0, 0x33, 1), {words.region.sge(0, 8)});
+            AtomicRequest ours = hear_atomic(link);
+            Untagged message{.rdmap = rdmap_of(opcode)};
+            if (opcode == kOpAtomicRequest) {
+                message.qn = 1;
+                message.payload =
+                    AtomicRequest::fetch_add(1, words.stag(), words.to(0), 1).payload();
+            } else if (opcode == kOpAtomicResponse) {
+                message.qn = 3;
+                message.payload = AtomicResponse{ours.id, 5}.payload();
+            } else {
+                message.payload = Bytes(8, 1);
+            }
+            switch (field) {
+            case kDdp: message.ddp = kDdpLast | 0x02; break;
+            case kRdmap: message.rdmap = static_cast<uint8_t>(0x80 | opcode); break;
+            case kQueue: message.qn = 4; break;
+            case kNumber: message.msn = 5; break;
+            default: message.mo = 8;
+            }
+            link.say(message);
+            link.expect_terminate(expected[field].layer, expected[field].etype,
+                                  expected[field].code, Headers::ddp(message.bytes()));
+            expect_wc(link.rcq(), 1, IBV_WC_WR_FLUSH_ERR);
+            expect_wc(link.scq(), 2, IBV_WC_WR_FLUSH_ERR);
+            link.expect_disconnected();
+            EXPECT_EQ(words[0].load(), 0U);
+        }
+}
+
 /* Immediate data need a receive, as Sends do. */
 TEST(Rdmapx, ImmediateWithoutReceive) {
     REQ("RDMAPX-19");
@@ -1179,7 +1337,7 @@ TEST(Rdmapx, ResponseTwice) {
 
 /* Good requests before a bad one have been answered, or are not done at all. */
 TEST(Rdmapx, BadRequestBehindGoodOnes) {
-    REQ("RDMAPX-13", "RDMAPX-15", "RDMAPX-25");
+    REQ("RDMAPX-13", "RDMAPX-15", "RDMAPX-25", "RDMAPX-36");
     Link link;
     Words words(link.pd());
     Bytes bad = AtomicRequest::fetch_add(4, words.stag() ^ 1, words.to(0), 1).bytes(4);
@@ -1256,14 +1414,14 @@ TEST_P(RdmapxRole, PeerWithoutExtensions) {
 
 /* With "extensions" off there are eight opcodes and three queues. */
 TEST_P(RdmapxRole, RefusedByPolicy) {
-    REQ("RDMAPX-24");
+    REQ("RDMAPX-24", "RDMAPX-27");
     const Role role = GetParam();
     Policy off(role, "extensions", "off");
     struct Row {
         Bytes ulpdu;
         unsigned layer, etype, code;
     };
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         SCOPED_TRACE(i);
         Link link({.role = role});
         ibv_device_attr attr{};
@@ -1275,6 +1433,7 @@ TEST_P(RdmapxRole, RefusedByPolicy) {
             {Immediate{.value = 1}.bytes(1), 0, 2, 0x06},
             {Immediate{.value = 1, .solicited = true}.bytes(1), 0, 2, 0x06},
             {add_at(words.stag(), words.to(0)), 0, 2, 0x06},
+            {AtomicRequest::cmp_swap(1, words.stag(), words.to(0), 0, 1).bytes(1), 0, 2, 0x06},
             {Untagged{.rdmap = 0x4b, .payload = Bytes(12)}.bytes(), 0, 2, 0x06},
             {Tagged{.rdmap = 0x4a, .payload = Bytes(52)}.bytes(), 0, 2, 0x06},
             /* Queue 3 is none, which DDP sees first. */
@@ -1291,7 +1450,7 @@ TEST_P(RdmapxRole, RefusedByPolicy) {
 
 /* Nor does ours send any: the request is its poster's error. */
 TEST_P(RdmapxRole, NotSentByPolicy) {
-    REQ("RDMAPX-24");
+    REQ("RDMAPX-24", "RDMAPX-27");
     const Role role = GetParam();
     Policy off(role, "extensions", "off");
     for (int i = 0; i < 4; i++) {

@@ -34,18 +34,18 @@ TEST(Startup, AcceptingEndInitiates) {
 
 /* Octets of the Request came with streaming data and were read by the consumer. */
 TEST(Startup, OctetsReadBefore) {
-    REQ("MPA-40");
+    REQ("MPA-40", "MPA-57", "MPA-58");
     load("overread_some");
     load("overread_all");
 }
 
 TEST(Startup, Rejection) {
-    REQ("MPA-27", "MPA-43");
+    REQ("MPA-27", "MPA-43", "MPA-51");
     load("rejected");
 }
 
 TEST(Startup, Garbage) {
-    REQ("MPA-37");
+    REQ("MPA-37", "MPA-58");
     load("garbage");
     load("still_streaming");
 }
