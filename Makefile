@@ -63,7 +63,7 @@ e2e: ## end-to-end tests on stock-6.12, debug and uml
 	@scripts/check e2e
 
 .PHONY: conformance
-conformance: setup ## every requirement of MPA, DDP and RDMAP, with the test that shows it
+conformance: setup ## every requirement of MPA, DDP, RDMAP and RFC 5042, with the test that shows it
 	@scripts/conformance
 
 .PHONY: fuzz

@@ -6,6 +6,8 @@ Tables are files of tab-separated columns with a header line, in tests/conforman
   elsewhere.tsv       id, kind, test: tests outside tests/conformance that show a requirement.  kind is kunit
                       (suite.case), e2e or unit (Suite.Test), or step (STEP: TEST, a result of scripts/check)
   explained.tsv       id, reason: why a SHOULD or MAY has no test
+  absent.tsv          id, files, reason: the row is about a part that we do not have; files is the pattern of a name
+                      that would be below kernel/ or userspace-provider/ if we had it
 
 Tests in tests/conformance name their requirements themselves, with REQ().
 """
@@ -28,13 +30,14 @@ TABLES = ROOT / "tests/conformance"
 OUT = BUILD / "conformance"
 DOCUMENT = ROOT / "Documentation/conformance.md"
 PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "rdmapx": "RDMAP extensions, RFC 7306", "ddp": "DDP, RFC 5041",
-             "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581"}
+             "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581", "sec": "Security, RFC 5042"}
 COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
-           "explained": ("id", "reason")}
+           "explained": ("id", "reason"), "absent": ("id", "files", "reason")}
 KINDS = ("kunit", "e2e", "unit", "step")
 # "-" is no requirement of a text: a profile of ours, or a note of what is not promised.
 LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "-")
 STRICT = ("MUST", "MUST NOT")
+PARTS = ("kernel", "userspace-provider")
 # Seconds from power-on to power-off, and the factor on deadlines.
 LIMITS = {"uml": (300, 1), "uml-kasan": (600, 3), "stock-6.12": (900, 4), "stock-6.1": (900, 4), "debug": (1500, 12)}
 
@@ -52,12 +55,15 @@ class Row:
     tests: list[str] = dataclasses.field(default_factory=list)
     failed: list[str] = dataclasses.field(default_factory=list)  # of these tests, failed or not run
     reason: str = ""
+    absent: bool = False  # about a part that we do not have
 
     @property
     def result(self) -> str:
-        """passed, failed, explained, or untested, which is a failure too."""
+        """passed, failed, explained, absent, or untested, which is a failure too."""
         if self.tests:
             return "failed" if self.failed else "passed"
+        if self.absent:
+            return "absent"
         return "explained" if self.reason and self.level not in STRICT else "untested"
 
 
@@ -184,11 +190,12 @@ def kunit_results(text: str) -> dict:
 
 
 def run_kunit(kernel_name: str) -> dict:
-    """All KUnit suites; they take less than a second, starting the guest is what takes time."""
-    suites = modules.kunit(kernels.kernel(kernel_name))
+    """All KUnit suites; they take a few seconds, starting the guest is what takes time."""
+    kernel = kernels.kernel(kernel_name)
+    suites = modules.kunit(kernel)
     script = "".join(f"insmod {shlex.quote(str(path))}; " for path in suites)
-    result = guest.run_job(guest.Job(script + "cat /sys/kernel/debug/kunit/*/results", kernel_name, driver="none",
-                                     out=OUT / "kunit", timeout=300))
+    result = guest.run_job(guest.Job(script + "cat /sys/kernel/debug/kunit/*/results", kernel_name,
+                                     module=modules.softwarp(kernel), out=OUT / "kunit", timeout=300))
     text = (result.vm / "stdout").read_text(errors="replace") if (result.vm / "stdout").exists() else ""
     (OUT / "kunit.log").write_text(text)
     return kunit_results(text)
@@ -218,6 +225,28 @@ def run_steps(names) -> dict:
     if not path.exists():
         return {}
     return {f"{row['step']}: {row['test']}": row["passed"] for row in json.loads(path.read_text())}
+
+
+def part(pattern: str) -> Path | None:
+    """A file or directory of ours with such a name, if there is one."""
+    return next((path for top in PARTS for path in sorted((ROOT / top).rglob(pattern))), None)
+
+
+def join_absent(rows: dict[str, Row]) -> list[str]:
+    """Fill in what is about parts that we do not have; returns what is wrong with that table."""
+    wrong = []
+    for absent in table(TABLES / "absent.tsv", "absent"):
+        row = rows.get(absent["id"])
+        if row is None:
+            wrong.append(f"absent.tsv names {absent['id']}, which is in no table")
+        elif found := part(absent["files"]):
+            wrong.append(f"absent.tsv has {row.id}, but there is {found.relative_to(ROOT)}")
+        elif row.tests:
+            wrong.append(f"absent.tsv has {row.id}, which has a test")
+        else:
+            row.absent = True
+            row.reason = absent["reason"]
+    return wrong
 
 
 def join(rows: dict[str, Row], tests: dict, others: list[dict], other_results: dict) -> list[str]:
@@ -252,6 +281,7 @@ def join(rows: dict[str, Row], tests: dict, others: list[dict], other_results: d
             wrong.append(f"explained.tsv explains {row.id}, which has a test")
         else:
             row.reason = explained["reason"]
+    wrong += join_absent(rows)
     for row in rows.values():
         row.tests = sorted(set(row.tests))
         row.failed = sorted(set(row.failed))
@@ -274,7 +304,7 @@ def cell(text: str) -> str:
 def document(rows: dict[str, Row]) -> str:
     """The matrix for people; the same results make the same text."""
     count = {result: sum(1 for row in rows.values() if row.result == result)
-             for result in ("passed", "explained", "failed", "untested")}
+             for result in ("passed", "explained", "absent", "failed", "untested")}
     lines = ["# Conformance", "",
              "Written by `make conformance`; do not edit.  Requirements are our own wording, in",
              "`tests/conformance/requirements/`; the last column of those tables says what each rests on.  Tests without a kind in",
@@ -294,13 +324,17 @@ def document(rows: dict[str, Row]) -> str:
     if explained:
         lines += ["", "## Explained", "", "What is not tested, and why.", ""]
         lines += [f"- {row.id} ({row.level}): {cell(row.requirement)}\n  {cell(row.reason)}" for row in explained]
+    absent = [row for row in rows.values() if row.result == "absent"]
+    if absent:
+        lines += ["", "## Absent", "", "Requirements of a part that we do not have.  They fail as soon as we have it.", ""]
+        lines += [f"- {row.id} ({row.level}): {cell(row.requirement)}\n  {cell(row.reason)}" for row in absent]
     return "\n".join(lines) + "\n"
 
 
 def show(rows: dict[str, Row], only_bad: bool = False) -> None:
     """The matrix on the terminal."""
     for row in rows.values():
-        if only_bad and row.result in ("passed", "explained"):
+        if only_bad and row.result in ("passed", "explained", "absent"):
             continue
         tests = ", ".join(row.tests) if row.tests else row.reason or "no test"
         print(f"{row.id:<9} {row.level:<10} {row.result:<9} {row.requirement[:70]:<70}  {tests}")

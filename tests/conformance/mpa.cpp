@@ -1246,7 +1246,7 @@ TEST(MpaOrder, BothRolesWork) {
 
 /* Peers that say nothing, or not enough. */
 TEST(MpaOrder, SilentPeersAreTimedOut) {
-    REQ("MPA-38");
+    REQ("MPA-38", "SEC-22");
     ParameterOverride request("handshake_ms", "200");
     ParameterOverride reply("reply_ms", "200");
     uint64_t before = counter(Role::responder, "mpa_timeout");

@@ -430,7 +430,7 @@ TEST(Mpa2Depths, ResponderOrdNotNegotiated) {
 
 /* Values that make no sense cost nothing. */
 TEST(Mpa2Depths, AreChecked) {
-    REQ("MPA2-46");
+    REQ("MPA2-46", "SEC-19");
     Link link({.enhanced = Enhanced{.ird = 0x3ffe, .ord = 0x3ffe, .p2p = true, .rtr = kRtrAll},
                .qp = {.ird = 4, .ord = 4}});
     EXPECT_LE(link.reply.enhanced->ird, max_ird(link));

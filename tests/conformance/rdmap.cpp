@@ -491,7 +491,7 @@ LinkOptions with_depths(uint16_t ird, uint16_t ord) {
 }
 
 TEST(Rdmap, DepthsAreKnown) {
-    REQ("RDMAP-65");
+    REQ("RDMAP-65", "SEC-19");
     for (auto [ird, ord] : {std::pair{1, 1}, {3, 7}, {16, 2}}) {
         Link link(with_depths(ird, ord));
         ASSERT_TRUE(link.reply.enhanced);
@@ -509,7 +509,7 @@ TEST(Rdmap, DepthsAreKnown) {
 
 /* As many reads as agreed are taken at once, again and again; one more is too many. */
 TEST(Rdmap, InboundLimit) {
-    REQ("RDMAP-39", "RDMAP-66", "RDMAP-31");
+    REQ("RDMAP-39", "RDMAP-66", "RDMAP-31", "SEC-18");
     for (uint16_t ird : {1, 2, 5}) {
         SCOPED_TRACE(ird);
         Link link(with_depths(ird, 1));
@@ -561,7 +561,7 @@ TEST(Rdmap, InboundLimitWhileBlocked) {
 }
 
 TEST(Rdmap, OutboundLimit) {
-    REQ("RDMAP-65", "RDMAP-66");
+    REQ("RDMAP-65", "RDMAP-66", "SEC-19");
     for (uint16_t ord : {1, 3}) {
         SCOPED_TRACE(ord);
         Link link(with_depths(4, ord));
@@ -1881,7 +1881,7 @@ TEST(Rdmap, SendWithInvalidate) {
 
 /* Only the last segment delivers: until then the STag is good, also elsewhere. */
 TEST(Rdmap, InvalidatedWhenDelivered) {
-    REQ("RDMAP-47", "RDMAP-86");
+    REQ("RDMAP-47", "RDMAP-86", "SEC-10");
     Link link;
     Region memory(link.pd(), 4096);
     link.recv(1, {memory.sge(0, 64)});
@@ -1949,7 +1949,7 @@ TEST(Rdmap, StagsAreRandom) {
 
 /* Who floods breaks his own stream, and nobody else's. */
 TEST(Rdmap, FloodsStayInTheirStream) {
-    REQ("RDMAP-88");
+    REQ("RDMAP-88", "SEC-17", "SEC-18");
     Link bystander;
     Region source(bystander.pd(), 64);
     fill(source.at(0), 64, 1);

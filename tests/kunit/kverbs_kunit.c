@@ -1202,6 +1202,31 @@ static void queues_of_no_length(struct kunit *test)
 	pair_drop(p);
 }
 
+/* An STag that stands for all of memory is for nobody else. */
+static void all_of_memory(struct kunit *test)
+{
+	static const int remote[] = {
+		IB_ACCESS_REMOTE_READ, IB_ACCESS_REMOTE_WRITE,
+		IB_ACCESS_REMOTE_ATOMIC,
+	};
+	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ });
+	const struct ib_device_ops *ops = &p->a.pd->device->ops;
+	struct ib_mr *mr;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(remote); i++) {
+		mr = ops->get_dma_mr(p->a.pd, IB_ACCESS_LOCAL_WRITE | remote[i]);
+		KUNIT_EXPECT_TRUE(test, IS_ERR(mr));
+		if (!IS_ERR(mr))
+			ops->dereg_mr(mr, NULL);
+	}
+	mr = ops->get_dma_mr(p->a.pd, IB_ACCESS_LOCAL_WRITE);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(mr));
+	if (!IS_ERR(mr))
+		ops->dereg_mr(mr, NULL);
+	pair_drop(p);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(sends_softirq),
 	KUNIT_CASE(sends_workqueue),
@@ -1223,6 +1248,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(drain_shared),
 	KUNIT_CASE(deregister_in_use),
 	KUNIT_CASE(queues_of_no_length),
+	KUNIT_CASE(all_of_memory),
 	{}
 };
 
