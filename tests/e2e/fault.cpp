@@ -99,6 +99,7 @@ struct Attempt {
     std::function<void()> prepare = [] {};
     std::function<int()> call;
     std::function<void(int)> after = [](int) {};
+    bool frugal = false; // may ask the kernel for nothing that can fail
 };
 
 class Fault : public testing::Test {
@@ -128,6 +129,7 @@ class Fault : public testing::Test {
     /* Until it is through without a failure. */
     void each_failure(const Attempt &attempt) {
         std::map<int, unsigned> seen;
+        unsigned failures = 0;
         bool failed = true;
 
         for (unsigned n = 1; failed; n++) {
@@ -139,6 +141,7 @@ class Fault : public testing::Test {
                 failed = nth.over();
             }
             seen[error]++;
+            failures += failed ? 1 : 0;
             SCOPED_TRACE(fmt::format("failure {}, result {}", n, error));
             EXPECT_TRUE(failed || error == 0) << "without a failure";
             attempt.after(error);
@@ -147,7 +150,7 @@ class Fault : public testing::Test {
         }
         for (auto [error, times] : seen)
             fmt::print("{} times {}\n", times, error != 0 ? errno_name(error) : "success");
-        EXPECT_GT(seen.size(), 1U) << "nothing ever failed";
+        EXPECT_TRUE(attempt.frugal || failures > 0) << "nothing ever failed";
     }
 
   private:
@@ -223,7 +226,8 @@ class FaultNth : public Fault {
                                   made.release();
                               return error;
                           },
-                      .after = [&](int) { made.reset(); }});
+                      .after = [&](int) { made.reset(); },
+                      .frugal = true});
     }
 
     Qp create_qp(ibv_cq *cq) {
@@ -320,7 +324,7 @@ TEST_F(FaultNth, ReregMr) {
                   .call =
                       [&] {
                           int error = ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION,
-                                                   nullptr, other.at(0), other.size(), kAll);
+                                                   nullptr, other.at(0), other.size(), 0);
                           return error == 0 ? 0 : errno;
                       },
                   .after = [&](int) { mr.reset(); }});
