@@ -147,8 +147,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	 * before: any other value, 0 too, is valid in some lap.
 	 */
 	memcpy(dst, cqe, offsetof(struct swp_cqe, gen));
-	memcpy(&dst->timestamp, &cqe->timestamp,
-	       sizeof(*dst) - offsetof(struct swp_cqe, timestamp));
+	dst->timestamp = cqe->timestamp;
+	memcpy(dst->reserved2, cqe->reserved2, sizeof(dst->reserved2));
 	/* pairs with the poller's acquire load of gen */
 	smp_store_release(&dst->gen, (u16)(cq->prod / cq->ring.entries + 1));
 	cq->prod++;
