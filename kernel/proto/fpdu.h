@@ -119,8 +119,9 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
  * swp_cut - choose the payload of the next FPDU.
  * @mss: octets per TCP segment, a multiple of 4
  * @pos: octets the segment that is being filled holds already, < @mss
- * @hdr: octets of header in front of the payload
- * @left: payload octets the message still has
+ * @hdr: octets of header in front of the payload, < SWP_MULPDU_MIN
+ * @left: payload octets the message still has; the peer chooses those of a read,
+ *        up to 2^32 - 1, so nothing is added to them before they are compared
  * @payload: result
  *
  * Returns true when the FPDU goes into the segment at @pos, false when that
@@ -166,7 +167,7 @@ static inline bool swp_cut_marked(__u32 mss, __u32 pos, __u32 stream, __u32 hdr,
 
 	if (fit > most)
 		fit = most;
-	if (hdr + left <= most &&
+	if (hdr <= most && left <= most - hdr &&
 	    swp_marked_len(stream, swp_fpdu_len(hdr + left)) <= room) {
 		*payload = left;
 		return true;

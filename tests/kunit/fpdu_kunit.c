@@ -255,6 +255,46 @@ static void marked_cuts(struct kunit *test)
 	}
 }
 
+/*
+ * RDMAP-15: what a peer may ask to read, up to the last octet that fits
+ * its field.  A header on top of it must not come out as a short message.
+ */
+static void huge_messages(struct kunit *test)
+{
+	static const u32 mss_list[] = { 16, 128, 536, 1448, 8948, 64776, 65480 };
+	static const u32 hdrs[] = { SWP_TAGGED_LEN, SWP_UNTAGGED_LEN,
+				    SWP_MAX_HDR };
+	static const u32 lens[] = { 0x7fffffff, 0x80000000, 0xffff0000,
+				    0xffffffd0 };
+	u32 payload, marked, left, fpdu;
+	int i, j, k;
+
+	for (i = 0; i < ARRAY_SIZE(mss_list); i++) {
+		u32 mss = mss_list[i];
+
+		for (j = 0; j < ARRAY_SIZE(hdrs); j++) {
+			for (k = 0; k < ARRAY_SIZE(lens) + 48; k++) {
+				left = k < ARRAY_SIZE(lens) ? lens[k] :
+					0U - 1 - (k - ARRAY_SIZE(lens));
+				KUNIT_ASSERT_TRUE(test,
+						  swp_cut(mss, 0, hdrs[j], left,
+							  &payload));
+				KUNIT_ASSERT_TRUE(test,
+						  swp_cut_marked(mss, 0, 4,
+								 hdrs[j], left,
+								 &marked));
+				KUNIT_EXPECT_NE(test, 0U, payload);
+				KUNIT_EXPECT_NE(test, 0U, marked);
+				fpdu = swp_fpdu_len(hdrs[j] + payload);
+				KUNIT_ASSERT_LE_MSG(test, fpdu, max(mss, 136U),
+						    "%u left", left);
+				KUNIT_ASSERT_LE_MSG(test, marked, payload,
+						    "%u left", left);
+			}
+		}
+	}
+}
+
 static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(pads),
 	KUNIT_CASE(largest_ulpdu),
@@ -264,6 +304,7 @@ static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(marker_pointers),
 	KUNIT_CASE(mulpdu),
 	KUNIT_CASE(marked_cuts),
+	KUNIT_CASE(huge_messages),
 	{}
 };
 

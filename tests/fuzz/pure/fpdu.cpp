@@ -70,7 +70,7 @@ void send(bool markers, uint32_t mss, Place &at, uint32_t hdr, uint32_t left) {
             at.segment = 0;
             CHECK(cut(markers, mss, at, hdr, left, &payload));
         }
-        CHECK(payload <= left && hdr + payload <= SWP_ULPDU_MAX);
+        CHECK(payload <= left && payload <= SWP_ULPDU_MAX - hdr);
         CHECK(left == 0 || payload != 0);
         uint32_t length = fpdu_length(hdr + payload);
         CHECK(length == swp_fpdu_len(hdr + payload) && length % 4 == 0);
@@ -113,7 +113,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         static const uint32_t headers[] = {SWP_TAGGED_LEN, SWP_UNTAGGED_LEN, SWP_MAX_HDR,
                                            SWP_UNTAGGED_LEN + SWP_TERM_MAX};
         uint32_t word = in.u32();
+        /* a few octets, or as many as fit the field but a few: a peer asks for either */
         uint32_t left = word >> (word & 31);
+        if ((word & 0x80) != 0)
+            left = ~left;
         uint32_t hdr = headers[(word >> 5) & 3];
         send(false, mss, plain, hdr, left);
         send(true, mss, marked, hdr, left);
