@@ -971,10 +971,11 @@ static u32 current_mss(struct sock *sk)
 	mss = tp->mss_cache;
 	/*
 	 * FPDUs are multiples of 4 octets.  A segment size that is not would
-	 * move every cut; a smaller one is always legal.
+	 * move every cut, and one that no FPDU fills would take the head of the
+	 * next; a smaller one is always legal.
 	 */
-	if (mss & 3) {
-		mss &= ~3U;
+	if (unlikely(mss & 3 || mss > SWP_EMSS_MAX)) {
+		mss = min_t(u32, mss, SWP_EMSS_MAX) & ~3U;
 		tp->mss_cache = mss;
 	}
 	sacks = tp->rx_opt.num_sacks + tp->rx_opt.dsack;

@@ -10,8 +10,15 @@
 
 #define SWP_MPA_LEN	2	/* ULPDU_Length field */
 #define SWP_MPA_CRC_LEN	4
-#define SWP_ULPDU_MAX	65535
+#define SWP_ULPDU_MAX	65535	/* what the field holds, and a receiver takes */
 #define SWP_FPDU_MAX	(SWP_MPA_LEN + SWP_ULPDU_MAX + 3 + SWP_MPA_CRC_LEN)
+
+/*
+ * RFC 5044 section 3: no ULPDU that is sent is longer, however large the EMSS.
+ * An FPDU with such a one fills an EMSS of the second number.
+ */
+#define SWP_MULPDU_MAX	64768
+#define SWP_EMSS_MAX	(SWP_MPA_LEN + SWP_MULPDU_MAX + 2 + SWP_MPA_CRC_LEN)
 
 /* RFC 5044 section 4.1: pad makes length field, ULPDU and pad a multiple of 4 */
 static inline __u32 swp_fpdu_pad(__u32 ulpdu)
@@ -19,21 +26,20 @@ static inline __u32 swp_fpdu_pad(__u32 ulpdu)
 	return -(SWP_MPA_LEN + ulpdu) & 3;
 }
 
-/* Octets of a whole FPDU without markers */
+/* Octets of a whole FPDU without markers; no @ulpdu above SWP_ULPDU_MAX */
 static inline __u32 swp_fpdu_len(__u32 ulpdu)
 {
 	return SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu) + SWP_MPA_CRC_LEN;
 }
 
-/* Largest ULPDU whose FPDU fits @room octets; 0 when none does */
+/* Largest ULPDU to send whose FPDU fits @room octets; 0 when none does */
 static inline __u32 swp_ulpdu_fit(__u32 room)
 {
 	room &= ~3U;
 	if (room < SWP_MPA_LEN + SWP_MPA_CRC_LEN + 2)
 		return 0;
 	room -= SWP_MPA_LEN + SWP_MPA_CRC_LEN;
-	/* the largest length that needs no pad and still fits 16 bits */
-	return room > SWP_ULPDU_MAX - 1 ? SWP_ULPDU_MAX - 1 : room;
+	return room > SWP_MULPDU_MAX ? SWP_MULPDU_MAX : room;
 }
 
 /*
@@ -100,7 +106,7 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 			((emss + SWP_MARKER_DISTANCE - 1) / SWP_MARKER_DISTANCE);
 	if (emss <= less)
 		return 0;
-	return emss - less > SWP_ULPDU_MAX - 1 ? SWP_ULPDU_MAX - 1 : emss - less;
+	return emss - less > SWP_MULPDU_MAX ? SWP_MULPDU_MAX : emss - less;
 }
 
 /*
@@ -137,7 +143,7 @@ static inline bool swp_cut(__u32 mss, __u32 pos, __u32 hdr, __u32 left,
 	__u32 room = mss - pos;
 	__u32 fit = swp_ulpdu_fit(room);
 
-	if (left <= SWP_ULPDU_MAX - hdr && swp_fpdu_len(hdr + left) <= room) {
+	if (left <= SWP_MULPDU_MAX - hdr && swp_fpdu_len(hdr + left) <= room) {
 		*payload = left;
 		return true;
 	}

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -184,35 +185,52 @@ size_t tcp_options() {
     return on != 0 ? 12 : 0;
 }
 
+/* Our responder, which sends to a peer with these options. */
+class Sender {
+  public:
+    Sender(const std::string &ns, const std::string &peer_ns, const std::string &addr, bool markers,
+           const StreamOptions &options)
+        : listener_(channel_, ns, addr), peer_(peer_ns, addr, listener_.port(), options) {
+        peer_.say(MpaFrame::request(markers ? kMpaCrc | kMpaMarkers : kMpaCrc).bytes());
+        CmEvent request = channel_.expect(listener_.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+        ours_ = std::make_unique<Endpoint>(channel_, CmId(request.id), QpOptions{});
+        accept(*ours_);
+        peer_.hear_frame();
+        ours_->expect(RDMA_CM_EVENT_ESTABLISHED);
+        peer_.use_markers(false, markers);
+        peer_.say_ulpdu(Tagged{}.bytes());
+    }
+    /* The sizes of the ULPDUs of one long Send. */
+    std::vector<size_t> sizes(size_t length) {
+        Region from(ours_->pd(), length);
+        fill(from.at(0), length, 3);
+        ours_->send(1, {from.all()});
+        std::vector<size_t> sizes;
+        for (size_t done = 0; done < length;) {
+            Segment segment = peer_.hear_segment();
+            EXPECT_EQ(segment.mo, done);
+            EXPECT_EQ(mismatch(segment.payload.data(), segment.payload.size(), 3, done),
+                      segment.payload.size());
+            done += segment.payload.size();
+            EXPECT_EQ(segment.last(), done == length);
+            sizes.push_back(kUntaggedHeader + segment.payload.size());
+        }
+        expect_success(ours_->scq(), 1, IBV_WC_SEND);
+        return sizes;
+    }
+
+  private:
+    EventChannel channel_;
+    Listener listener_;
+    Stream peer_;
+    std::unique_ptr<Endpoint> ours_;
+};
+
 /* The sizes of the ULPDUs of one long Send over a stream whose peer takes this MSS. */
 std::vector<size_t> sizes_of_segments(uint16_t mss, bool markers, size_t length) {
-    EventChannel channel;
-    Listener listener(channel, ns_of(Role::responder), addr_of(Role::responder));
-    Stream peer(ns_of(Role::initiator), addr_of(Role::responder), listener.port(),
-                StreamOptions{.mss = mss});
-    peer.say(MpaFrame::request(markers ? kMpaCrc | kMpaMarkers : kMpaCrc).bytes());
-    CmEvent request = channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
-    Endpoint ours(channel, CmId(request.id), {});
-    accept(ours);
-    peer.hear_frame();
-    ours.expect(RDMA_CM_EVENT_ESTABLISHED);
-    peer.use_markers(false, markers);
-    peer.say_ulpdu(Tagged{}.bytes());
-    Region from(ours.pd(), length);
-    fill(from.at(0), length, 3);
-    ours.send(1, {from.all()});
-    std::vector<size_t> sizes;
-    for (size_t done = 0; done < length;) {
-        Segment segment = peer.hear_segment();
-        EXPECT_EQ(segment.mo, done);
-        EXPECT_EQ(mismatch(segment.payload.data(), segment.payload.size(), 3, done),
-                  segment.payload.size());
-        done += segment.payload.size();
-        EXPECT_EQ(segment.last(), done == length);
-        sizes.push_back(kUntaggedHeader + segment.payload.size());
-    }
-    expect_success(ours.scq(), 1, IBV_WC_SEND);
-    return sizes;
+    Sender sender(ns_of(Role::responder), ns_of(Role::initiator), addr_of(Role::responder), markers,
+                  StreamOptions{.mss = mss});
+    return sender.sizes(length);
 }
 
 TEST(MpaMulpdu, FollowsTheFormula) {
@@ -246,20 +264,53 @@ TEST(MpaMulpdu, TinySegments) {
 /* The MTU of a netdev as long as this lives. */
 class Mtu {
   public:
-    Mtu(Role role, int mtu) : role_(role) {
-        netdev_ = netdev_of(device_of(role), ns_of(role));
+    Mtu(Role role, int mtu)
+        : ns_(ns_of(role)), netdev_(netdev_of(device_of(role), ns_)), before_(1500) {
         set(mtu);
     }
-    ~Mtu() { set(1500); }
+    Mtu(const std::string &netdev, int mtu) : netdev_(netdev) {
+        std::ifstream(fmt::format("/sys/class/net/{}/mtu", netdev)) >> before_;
+        set(mtu);
+    }
+    ~Mtu() { set(before_); }
+    Mtu(const Mtu &) = delete;
+    Mtu &operator=(const Mtu &) = delete;
 
   private:
     void set(int mtu) const {
-        in_namespace(ns_of(role_),
-                     [&] { must_shell(fmt::format("ip link set {} mtu {}", netdev_, mtu)); });
+        in_namespace(ns_, [&] { must_shell(fmt::format("ip link set {} mtu {}", netdev_, mtu)); });
     }
-    Role role_;
+    std::string ns_;
     std::string netdev_;
+    int before_ = 0;
 };
+
+/* RFC 5044 s. 3: 64768 octets, though the MSS of lo has room for more. */
+TEST(MpaMulpdu, HugeSegments) {
+    REQ("MPA-18");
+    for (bool markers : {false, true}) {
+        SCOPED_TRACE(markers ? "markers" : "no markers");
+        Sender sender("", "", "127.0.0.1", markers, StreamOptions{.receive = 1 << 20});
+        /* TCP makes no segment longer than half of the window that it saw last. */
+        sender.sizes(1000000);
+        Mtu smaller("lo", 65500);
+        sender.sizes(100000);
+        std::vector<size_t> sizes = sender.sizes(1000000);
+        size_t most = *std::max_element(sizes.begin(), sizes.end());
+        EXPECT_LE(most, 64768U);
+        EXPECT_GE(most, markers ? 64000U : 64768U);
+        EXPECT_LE(sizes.size(), 1000000 / 64000 + 3U);
+    }
+    /* Whoever sends a longer one is not refused: the field is what limits it. */
+    Link link;
+    Region to(link.pd(), 65535);
+    link.recv(1, {to.all()});
+    Bytes longest = Untagged{.payload = pattern(65535 - kUntaggedHeader, 5)}.bytes();
+    ASSERT_EQ(longest.size(), 65535U);
+    link.say(longest);
+    expect_success(link.rcq(), 1, IBV_WC_RECV, 65535 - kUntaggedHeader);
+    expect_pattern(to.at(0), 65535 - kUntaggedHeader, 5);
+}
 
 TEST(MpaMulpdu, FollowsThePathMtu) {
     REQ("MPA-22");

@@ -30,7 +30,9 @@ static void largest_ulpdu(struct kunit *test)
 {
 	static const struct { u32 emss, mulpdu; } c[] = {
 		{ 1460, 1454 }, { 1448, 1442 }, { 8960, 8954 }, { 1447, 1438 },
-		{ 65483, 65474 }, { 65540, 65534 }, { 70000, 65534 },
+		/* MPA-50: no more than that, however large the EMSS */
+		{ 64772, 64766 }, { 64776, 64768 }, { 65483, 64768 },
+		{ 65540, 64768 }, { 70000, 64768 }, { U32_MAX, 64768 },
 		{ 8, 2 }, { 7, 0 }, { 0, 0 },
 	};
 	int i;
@@ -48,7 +50,8 @@ static void largest_ulpdu(struct kunit *test)
  */
 static void cuts(struct kunit *test)
 {
-	static const u32 mss_list[] = { 536, 1208, 1428, 1448, 8948, 65480 };
+	static const u32 mss_list[] = { 536, 1208, 1428, 1448, 8948, 64776,
+					65480 };
 	static const u32 lens[] = { 0, 1, 7, 8, 64, 127, 128, 129, 1000, 1424,
 				    1425, 1428, 1432, 4096, 65536, 100001 };
 	int i, j, k;
@@ -74,7 +77,10 @@ static void cuts(struct kunit *test)
 					KUNIT_EXPECT_LE(test, pos + fpdu, mss);
 					left -= payload;
 					pos += fpdu;
-					if (left)
+					/* MPA-50: the EMSS may be larger */
+					KUNIT_EXPECT_LE(test, hdr + payload,
+							64768U);
+					if (left && hdr + payload != 64768)
 						KUNIT_EXPECT_EQ(test, mss, pos);
 					pos %= mss;
 					/* a zero-length message is one FPDU */
@@ -191,7 +197,9 @@ static void mulpdu(struct kunit *test)
 		{ 1460, 1454, 1442 }, { 8960, 8954, 8882 }, { 1448, 1442, 1430 },
 		{ 1447, 1438, 1426 }, { 536, 530, 522 }, { 512, 506, 502 },
 		{ 10, 2, 0 }, { 6, 0, 0 }, { 0, 0, 0 },
-		{ 70000, 65534, 65534 },
+		/* MPA-50 */
+		{ 64776, 64768, 64262 }, { 65480, 64768, 64768 },
+		{ 70000, 64768, 64768 }, { U32_MAX, 64768, 64768 },
 	};
 	int i;
 
@@ -211,7 +219,8 @@ static void mulpdu(struct kunit *test)
  */
 static void marked_cuts(struct kunit *test)
 {
-	static const u32 mss_list[] = { 536, 1208, 1428, 1448, 8948, 65480 };
+	static const u32 mss_list[] = { 536, 1208, 1428, 1448, 8948, 64776,
+					65480 };
 	static const u32 lens[] = { 0, 1, 7, 64, 127, 128, 129, 474, 475, 482,
 				    483, 1000, 1410, 1425, 4096, 65536, 100001 };
 	u32 pos = 0, stream = 0;
@@ -242,7 +251,7 @@ static void marked_cuts(struct kunit *test)
 					left -= payload;
 					pos += fpdu;
 					stream += fpdu;
-					if (left)
+					if (left && hdr + payload != 64768)
 						KUNIT_EXPECT_LE(test, mss - pos,
 								8U);
 					pos %= mss;
@@ -256,7 +265,7 @@ static void marked_cuts(struct kunit *test)
 }
 
 /*
- * RDMAP-15: what a peer may ask to read, up to the last octet that fits
+ * RDMAP-15, MPA-50: what a peer may ask to read, up to the last octet that fits
  * its field.  A header on top of it must not come out as a short message.
  */
 static void huge_messages(struct kunit *test)

@@ -70,7 +70,7 @@ void send(bool markers, uint32_t mss, Place &at, uint32_t hdr, uint32_t left) {
             at.segment = 0;
             CHECK(cut(markers, mss, at, hdr, left, &payload));
         }
-        CHECK(payload <= left && payload <= SWP_ULPDU_MAX - hdr);
+        CHECK(payload <= left && payload <= SWP_MULPDU_MAX - hdr);
         CHECK(left == 0 || payload != 0);
         uint32_t length = fpdu_length(hdr + payload);
         CHECK(length == swp_fpdu_len(hdr + payload) && length % 4 == 0);
@@ -99,10 +99,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     uint32_t room = in.u32();
     uint32_t fit = swp_ulpdu_fit(room);
-    CHECK(fit <= SWP_ULPDU_MAX);
+    CHECK(fit <= SWP_MULPDU_MAX);
     if (fit != 0) {
         CHECK(fpdu_length(fit) <= room);
-        CHECK(fpdu_length(fit + 1) > (room & ~3U) || fit == SWP_ULPDU_MAX - 1);
+        CHECK(fpdu_length(fit + 1) > (room & ~3U) || fit == SWP_MULPDU_MAX);
     } else {
         CHECK(room < fpdu_length(2));
     }
