@@ -25,10 +25,23 @@ static struct workqueue_struct *swp_llp_wq;
 
 /* Callbacks of a connection ------------------------------------------------ */
 
+/*
+ * An urgent octet is one of the stream like others (RFC 6093): the socket keeps
+ * it in its place by SOCK_URGINLINE.  tcp_read_sock() would stop in front of it
+ * for ever, so TCP forgets the mark before anybody reads; what comes is never
+ * marked after it was announced here.  Socket lock held.
+ */
+static void swp_llp_forget_urgent(struct sock *sk)
+{
+	if (unlikely(tcp_sk(sk)->urg_data))
+		WRITE_ONCE(tcp_sk(sk)->urg_data, 0);
+}
+
 static void swp_llp_data_ready(struct sock *sk)
 {
 	struct swp_llp *llp;
 
+	swp_llp_forget_urgent(sk);
 	rcu_read_lock();
 	llp = rcu_dereference_sk_user_data(sk);
 	if (llp && llp->ops)
@@ -63,6 +76,9 @@ static void swp_llp_hook(struct swp_llp *llp)
 	struct sock *sk = llp->sock->sk;
 
 	lock_sock(sk);
+	/* a socket that was handed over may not have been made so */
+	sock_set_flag(sk, SOCK_URGINLINE);
+	swp_llp_forget_urgent(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	llp->saved_data_ready = sk->sk_data_ready;
 	llp->saved_write_space = sk->sk_write_space;
@@ -248,6 +264,8 @@ static int swp_sock_open(struct net *net, int family, int tos,
 	if (ret)
 		return ret;
 	swp_sk_hold_net(sock->sk);
+	/* connections of a listening socket inherit it */
+	sock_set_flag(sock->sk, SOCK_URGINLINE);
 	/* ports in TIME_WAIT must not stand in the way of a restarted server */
 	sock_set_reuseaddr(sock->sk);
 	if (tos >= 0) {

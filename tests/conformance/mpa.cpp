@@ -176,6 +176,91 @@ TEST(MpaFpdu, PackedTogether) {
     expect_pattern(to.at(0), to.buffer.size(), 5);
 }
 
+/* TCP's urgent octets ----------------------------------------------------------- */
+
+/* Says them with the urgent pointer on the last one. */
+void say_urgent(Stream &peer, View octets) {
+    ASSERT_EQ(send(peer.fd(), octets.data(), octets.size(), MSG_OOB | MSG_NOSIGNAL),
+              static_cast<ssize_t>(octets.size()));
+}
+
+/* An urgent octet is one of the stream like the others, wherever it stands in an FPDU. */
+TEST(MpaFpdu, UrgentOctets) {
+    REQ("MPA-21");
+    for (bool markers : {false, true}) {
+        Policy policy(Role::responder, "markers", markers ? "on" : "off");
+        Link link;
+        Region to(link.pd(), 64);
+        uint32_t msn = 1;
+        for (size_t at : {0, 1, 2, 10, 19, 30, 51}) {
+            SCOPED_TRACE(testing::Message() << "octet " << at << " markers " << markers);
+            link.recv(msn, {to.all()});
+            Bytes unit = link.peer().writer().encode(
+                Untagged{.msn = msn, .payload = pattern(28, msn)}.bytes());
+            link.peer().say(View(unit).first(at));
+            say_urgent(link.peer(), View(unit).subspan(at, 1));
+            link.peer().say(View(unit).subspan(at + 1));
+            expect_success(link.rcq(), msn, IBV_WC_RECV, 28);
+            expect_pattern(to.at(0), 28, msn);
+            msn++;
+        }
+        /* Many, one after the other, each urgent before the last was looked at. */
+        link.recv(msn, {to.all()});
+        Bytes unit =
+            link.peer().writer().encode(Untagged{.msn = msn, .payload = pattern(28, msn)}.bytes());
+        for (size_t at = 0; at < unit.size(); at++)
+            say_urgent(link.peer(), View(unit).subspan(at, 1));
+        expect_success(link.rcq(), msn, IBV_WC_RECV, 28);
+        expect_pattern(to.at(0), 28, msn);
+        link.send_msn = msn + 1;
+        link.expect_works();
+    }
+}
+
+/* The same in start-up, in either role, and between its frame and the first FPDU. */
+TEST(MpaStartup, UrgentOctets) {
+    REQ("MPA-35", "MPA-40");
+    for (size_t at : {0, 5, 19, 23}) {
+        SCOPED_TRACE(at);
+        Passive passive;
+        Bytes request = MpaFrame::request(kMpaCrc, 1, {1, 2, 3, 4}).bytes();
+        passive.peer.say(View(request).first(at));
+        say_urgent(passive.peer, View(request).subspan(at, 1));
+        passive.peer.say(View(request).subspan(at + 1));
+        CmEvent event = passive.expect_request();
+        EXPECT_EQ(Bytes(event.private_data.begin(), event.private_data.begin() + 4),
+                  (Bytes{1, 2, 3, 4}));
+        Endpoint &ours = passive.accept(event);
+        passive.peer.hear_frame();
+        ours.expect(RDMA_CM_EVENT_ESTABLISHED);
+        Bytes first = fpdu(Untagged{.payload = {1, 2}}.bytes());
+        Region to(ours.pd(), 64);
+        ours.recv(1, {to.all()});
+        say_urgent(passive.peer, View(first).first(1));
+        passive.peer.say(View(first).subspan(1));
+        expect_success(ours.rcq(), 1, IBV_WC_RECV, 2);
+    }
+    for (size_t at : {0, 19}) {
+        SCOPED_TRACE(at);
+        Active active;
+        Bytes reply = MpaFrame::enhanced_reply({.ird = active.request.enhanced->ord,
+                                                .ord = active.request.enhanced->ird,
+                                                .p2p = active.request.enhanced->p2p,
+                                                .rtr = active.request.enhanced->rtr})
+                          .bytes();
+        active.peer.say(View(reply).first(at));
+        say_urgent(active.peer, View(reply).subspan(at, 1));
+        active.peer.say(View(reply).subspan(at + 1));
+        active.expect(RDMA_CM_EVENT_ESTABLISHED);
+        Bytes first = fpdu(Untagged{.payload = {1, 2}}.bytes());
+        Region to(active.ours().pd(), 64);
+        active.ours().recv(1, {to.all()});
+        say_urgent(active.peer, View(first).first(1));
+        active.peer.say(View(first).subspan(1));
+        expect_success(active.ours().rcq(), 1, IBV_WC_RECV, 2);
+    }
+}
+
 /* MULPDU ---------------------------------------------------------------------- */
 
 /* Octets that TCP's own options take of a segment here. */
