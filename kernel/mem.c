@@ -284,6 +284,20 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len)
 	return page;
 }
 
+int swp_mr_check_atomic(const struct swp_mr *mr, const struct swp_qp *qp,
+			u64 to)
+{
+	u32 off, len = sizeof(u64);
+	int ret;
+
+	ret = swp_mr_check(mr, qp, to, len, IB_ACCESS_REMOTE_ATOMIC);
+	if (ret)
+		return ret;
+	/* the tagged offset may be of any alignment, the memory is what counts */
+	swp_mr_page(mr, to, &off, &len);
+	return off % sizeof(u64) ? -EINVAL : 0;
+}
+
 int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old)
 {
 	struct swp_mr *mr = swp_mr_get(qp->dev, a->stag);
@@ -294,15 +308,11 @@ int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old)
 
 	if (!mr)
 		return -ENOENT;
-	ret = swp_mr_check(mr, qp, a->to, len, IB_ACCESS_REMOTE_ATOMIC);
+	ret = swp_mr_check_atomic(mr, qp, a->to);
 	if (ret)
 		goto out;
+	/* what is aligned lies in one page */
 	page = swp_mr_page(mr, a->to, &off, &len);
-	/* an aligned tagged offset may stand for an address that is not */
-	if (len < sizeof(u64) || off % sizeof(u64)) {
-		ret = -EINVAL;
-		goto out;
-	}
 	p = page_address(page) + off;
 	*old = READ_ONCE(*p);
 	while (!try_cmpxchg64(p, old, swp_atomic_result(a, *old)))

@@ -419,10 +419,15 @@ void swp_mr_put(struct swp_mr *mr);
 int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access);
 /*
+ * swp_mr_check_atomic - may this QP's peer do an atomic at @to?  Returns what
+ * swp_mr_check() says, or -EINVAL: the memory there is not aligned.
+ */
+int swp_mr_check_atomic(const struct swp_mr *mr, const struct swp_qp *qp,
+			u64 to);
+/*
  * swp_mr_atomic - do it, atomically for all processors and all peers
  * @old: what was there before
- * Returns 0, -ENOENT (no such STag), -EINVAL (not aligned in memory), or what
- * swp_mr_check() says.
+ * Returns 0, -ENOENT (no such STag), or what swp_mr_check_atomic() says.
  */
 int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old);
 /*

@@ -512,15 +512,15 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 	if (swp_atomic_decode(buf, &a))
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
 			      SWP_RO_OPCODE);
-	if (a.to % sizeof(u64))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_ALIGNMENT);
 	mr = swp_mr_get(qp->dev, a.stag);
 	if (!mr)
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
 			      SWP_RP_INVALID_STAG);
-	ret = swp_mr_check(mr, qp, a.to, sizeof(u64), IB_ACCESS_REMOTE_ATOMIC);
+	ret = swp_mr_check_atomic(mr, qp, a.to);
 	swp_mr_put(mr);
+	if (ret == -EINVAL)
+		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
+			      SWP_RO_ALIGNMENT);
 	if (ret)
 		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
 			      protection_code(ret));

@@ -1035,13 +1035,17 @@ const Fault kFaults[] = {
     {"Operation3", "RDMAPX-05", ULPDU(with_opcode(m, 3)), 0, 2, 0x06, kReq},
     {"Operation15", "RDMAPX-05", ULPDU(with_opcode(m, 15)), 0, 2, 0x06, kReq},
     {"Operation15Reserved", "RDMAPX-05", ULPDU(with_opcode(m, 0x3f)), 0, 2, 0x06, kReq},
-    /* Alignment: of the offset, and of the memory behind it */
+    /* Alignment: of the memory, wherever the offset puts it */
     {"Offset1", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(1))), 0, 2, 0x07, kReq},
     {"Offset4", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(4))), 0, 2, 0x07, kReq},
     {"Offset4092", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(4092))), 0, 2, 0x07, kReq},
     {"OddAddress", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 0)), 0, 2, 0x07, kReq},
-    {"OddOffset", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 4)), 0, 2, 0x07, kReq},
-    {"OffsetBeforeStag", "RDMAPX-10", ULPDU(add_at(m.dead_stag, 4)), 0, 2, 0x07, kReq},
+    {"OddAddress8", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 8)), 0, 2, 0x07, kReq},
+    {"OddAddress5", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 5)), 0, 2, 0x07, kReq},
+    /* What an offset stands for shows when the STag is known */
+    {"StagBeforeAddress", "RDMAPX-10 RDMAPX-15", ULPDU(add_at(m.dead_stag, 4)), 0, 1, 0x00, kAcc},
+    {"RightBeforeAddress", "RDMAPX-10 RDMAPX-15", ULPDU(add_at(m.plain.rkey(), m.plain.addr(4))), 0,
+     1, 0x02, kAcc},
     {"OperationBeforeOffset", "RDMAPX-05 RDMAPX-10",
      ULPDU((AtomicRequest{.opcode = 9, .stag = m.good.rkey(), .to = 1}.bytes(1))), 0, 2, 0x06,
      kReq},
@@ -1191,6 +1195,33 @@ TEST(Rdmapx, FieldsOfEachMessage) {
             link.expect_disconnected();
             EXPECT_EQ(words[0].load(), 0U);
         }
+}
+
+/* RFC 7306 s. 5.2.1: the address is a multiple of 8; what the offset is counted from is not. */
+TEST(Rdmapx, OffsetOfAnyAlignment) {
+    REQ("RDMAPX-10");
+    Link link;
+    Buffer buffer(4096);
+    buffer.set(0);
+    /* Offset 0 is octet 4, octet 1 and so on: the word at octet 64 is at another offset in each. */
+    uint32_t msn = 0;
+    for (size_t base : {4, 1, 7}) {
+        SCOPED_TRACE(base);
+        Mr mr(ibv_reg_mr(link.pd(), buffer.at(base), 1024, kAtomic | IBV_ACCESS_ZERO_BASED));
+        require(mr != nullptr, "a region with an odd address");
+        auto id = static_cast<uint32_t>(base);
+        uint64_t word = 0;
+        memcpy(&word, buffer.at(64), sizeof(word));
+        link.say(
+            AtomicRequest::fetch_add(id, mr->rkey, 64 - base, 0x0102030405060708).bytes(++msn));
+        Segment segment = link.hear();
+        AtomicResponse response = AtomicResponse::parse(segment.payload);
+        EXPECT_EQ(response.id, id);
+        EXPECT_EQ(response.value, word);
+        uint64_t after = 0;
+        memcpy(&after, buffer.at(64), sizeof(after));
+        EXPECT_EQ(after, word + 0x0102030405060708);
+    }
 }
 
 /* Immediate data need a receive, as Sends do. */
