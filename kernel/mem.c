@@ -604,6 +604,7 @@ int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access)
 	if (mr->first_off + mr->length > blocks)
 		goto out;
 	mr->access = access;
+	mr->reg_qpn = qp->qpn;
 	WRITE_ONCE(mr->stag, key);
 	/* pairs with the acquire in swp_mr_get() */
 	clear_bit_unlock(SWP_MRF_INVALID, &mr->flags);
@@ -643,13 +644,46 @@ static void unbind(struct swp_mr *mw)
 	mw->parent = NULL;
 }
 
+void swp_pd_add_qp(struct ib_pd *pd)
+{
+	struct swp_device *dev = to_swp_dev(pd->device);
+
+	spin_lock_bh(&dev->mw_lock);
+	to_swp_pd(pd)->qps++;
+	spin_unlock_bh(&dev->mw_lock);
+}
+
+void swp_pd_del_qp(struct ib_pd *pd)
+{
+	struct swp_device *dev = to_swp_dev(pd->device);
+
+	spin_lock_bh(&dev->mw_lock);
+	to_swp_pd(pd)->qps--;
+	spin_unlock_bh(&dev->mw_lock);
+}
+
+/*
+ * RFC 5040 section 8.1.1: one peer must not take from another what both may use,
+ * so the STag has to be this stream's alone.  A region is that as long as its PD
+ * has no second QP; invalidate_locked() has the lock under which those are made.
+ */
 static bool peer_may_invalidate(const struct swp_mr *mr,
 				const struct swp_qp *qp)
 {
-	return mr->base.pd == qp->base.pd && mr->kind != SWP_MR_DMA &&
-	       (mr->kind != SWP_MR_WINDOW || mr->qpn == qp->qpn) &&
-	       (mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
-			      IB_ACCESS_REMOTE_ATOMIC));
+	if (mr->base.pd != qp->base.pd ||
+	    !(mr->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+			    IB_ACCESS_REMOTE_ATOMIC)))
+		return false;
+	switch (mr->kind) {
+	case SWP_MR_FAST:
+		return mr->reg_qpn == qp->qpn;
+	case SWP_MR_WINDOW:
+		return mr->qpn == qp->qpn;
+	case SWP_MR_USER:
+		return READ_ONCE(to_swp_pd(mr->base.pd)->qps) == 1;
+	default:
+		return false;
+	}
 }
 
 static bool owner_may_invalidate(const struct swp_mr *mr,

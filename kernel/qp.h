@@ -443,9 +443,9 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
  *
  * swp_mr_remote_inv - the peer's Send with Invalidate
  * Returns 0, -ENOENT (no such STag), or -EPERM: the region belongs to another
- * PD, windows are bound to it, or the peer has no right on it.  The latter were
- * never advertised, but for a sink of reads, whose STag the peer sees in each
- * Read Request.
+ * PD, other streams may use it or windows are bound to it, or the peer has no
+ * right on it.  The latter were never advertised, but for a sink of reads, whose
+ * STag the peer sees in each Read Request.
  *
  * swp_mr_local_inv - a work request of its owner
  * Returns 0, -ENOENT, or -EPERM: not one that can be invalidated by this QP.

@@ -164,7 +164,10 @@ struct swp_ucontext {
 struct swp_pd {
 	struct ib_pd base;
 	struct swp_owner *owner;
+	u32 qps;		/* in it; dev->mw_lock */
 };
+
+#define to_swp_pd(x)	container_of(x, struct swp_pd, base)
 
 /* Memory shared with user space, or private to the kernel */
 struct swp_ring {
@@ -271,6 +274,7 @@ struct swp_mr {
 	struct swp_mr *parent;	/* WINDOW: bound to, or NULL; dev->mw_lock */
 	u64 parent_addr;	/* WINDOW: what iova is there */
 	u32 qpn;		/* WINDOW: the only QP it is for; 0 = any of the PD */
+	u32 reg_qpn;		/* FAST: who registered it; its peer may invalidate */
 	bool type_2;		/* WINDOW */
 	u32 windows;		/* USER: bound to it; dev->mw_lock */
 	refcount_t ref;		/* the table's and one per placement running */

@@ -275,6 +275,7 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	ret = swp_count(dev, SWP_LIMIT_QP, udata, &qp->owner);
 	if (ret)
 		return ret;
+	swp_pd_add_qp(ibqp->pd);
 	qp->dev = dev;
 	qp->scq = to_swp_cq(attr->send_cq);
 	qp->rcq = to_swp_cq(attr->recv_cq);
@@ -316,6 +317,7 @@ err_queues:
 err_count:
 	mem_cgroup_put(qp->memcg);
 	swp_uncount(dev, SWP_LIMIT_QP, qp->owner);
+	swp_pd_del_qp(ibqp->pd);
 	return ret;
 }
 
@@ -332,6 +334,7 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	free_queues(qp);
 	mem_cgroup_put(qp->memcg);
 	swp_uncount(qp->dev, SWP_LIMIT_QP, qp->owner);
+	swp_pd_del_qp(ibqp->pd);
 	return 0;
 }
 

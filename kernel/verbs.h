@@ -24,6 +24,9 @@ int swp_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 struct ib_mr *swp_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_sg);
 int swp_alloc_mw(struct ib_mw *mw, struct ib_udata *udata);
 int swp_dealloc_mw(struct ib_mw *mw);
+/* A QP of the PD is about to be made; it is gone.  Process context. */
+void swp_pd_add_qp(struct ib_pd *pd);
+void swp_pd_del_qp(struct ib_pd *pd);
 int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
 		  unsigned int *off);
 

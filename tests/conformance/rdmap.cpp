@@ -1879,6 +1879,64 @@ TEST(Rdmap, SendWithInvalidate) {
         }
 }
 
+/*
+ * RFC 5040 s. 8.1.1: what other streams may use is not one peer's to invalidate.  A region is all
+ * QPs' of its protection domain; when only one is left it is that one's.
+ */
+TEST(Rdmap, InvalidateWhatIsShared) {
+    REQ("RDMAP-47", "RDMAP-79");
+    Link other;
+    Region memory(other.pd(), 4096), bystander(other.pd(), 4096);
+    {
+        LinkOptions options;
+        options.qp.pd = other.pd();
+        Link link(options);
+        Bytes send;
+        link.recv(1, {bystander.sge(0, 64)});
+        send = Untagged{.rdmap = rdmap_of(kOpSendInvalidate), .invalidate = memory.rkey()}.bytes();
+        link.say(send);
+        link.expect_terminate(0, 1, 0x09, Headers::ddp(send));
+        expect_wc(link.rcq(), 1, IBV_WC_LOC_ACCESS_ERR);
+        link.expect_disconnected();
+        /* Also while that one's stream is at its end: its QP can still name the region. */
+        other.say(write_to(memory.rkey(), memory.addr(), 8));
+        other.recv(1, {});
+        other.say(Untagged{});
+        expect_success(other.rcq(), 1, IBV_WC_RECV, 0);
+        expect_value(memory.at(0), 8, 0xee, "written by the other");
+    }
+    other.recv(2, {});
+    other.say(
+        Untagged{.rdmap = rdmap_of(kOpSendInvalidate), .invalidate = memory.rkey(), .msn = 2});
+    ibv_wc wc = expect_success(other.rcq(), 2, IBV_WC_RECV, 0);
+    EXPECT_EQ(wc.invalidated_rkey, memory.rkey());
+    Bytes bad = write_to(memory.rkey(), memory.addr(), 8);
+    other.say(bad);
+    other.expect_terminate(1, 1, 0x00, Headers::ddp(bad));
+    other.expect_disconnected();
+}
+
+/* A QP that was made and never connected counts: it may be next. */
+TEST(Rdmap, InvalidateWhatASecondQpMayUse) {
+    REQ("RDMAP-47", "RDMAP-79");
+    Link link;
+    Region memory(link.pd(), 4096);
+    ibv_qp_init_attr attr{};
+    attr.send_cq = link.scq();
+    attr.recv_cq = link.rcq();
+    attr.cap = {1, 1, 1, 1, 0};
+    attr.qp_type = IBV_QPT_RC;
+    ibv_qp *second = ibv_create_qp(link.pd(), &attr);
+    ASSERT_NE(second, nullptr);
+    link.recv(1, {});
+    Bytes send =
+        Untagged{.rdmap = rdmap_of(kOpSendInvalidate), .invalidate = memory.rkey()}.bytes();
+    link.say(send);
+    link.expect_terminate(0, 1, 0x09, Headers::ddp(send));
+    link.expect_disconnected();
+    EXPECT_EQ(ibv_destroy_qp(second), 0);
+}
+
 /* Only the last segment delivers: until then the STag is good, also elsewhere. */
 TEST(Rdmap, InvalidatedWhenDelivered) {
     REQ("RDMAP-47", "RDMAP-86", "SEC-10");

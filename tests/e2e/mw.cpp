@@ -182,23 +182,35 @@ TEST_P(Windows, DeregisterWhileBound) {
     memory.mr.reset();
 }
 
-/* As it cannot be deregistered while a window is bound to it; once that is gone, it can. */
+/* As it cannot be deregistered while a window is bound to it. */
 TEST_P(Windows, PeerDoesNotInvalidateTheRegionBelow) {
     Region shared(pair.s().pd(), kSize, kBindable | IBV_ACCESS_REMOTE_READ);
-    PairOptions options;
-    options.server.pd = pair.s().pd();
-    Pair hostile(options), polite(options);
     post_bind(mw.get(), shared.mr.get(), shared.addr(kAt), kLength, kReadWrite);
     expect_success(pair.s().scq(), 77, IBV_WC_BIND_MW);
-    hostile.s().recv(4, {});
-    hostile.c().post(SendWr::send_inv(4, {}, shared.rkey()));
-    EXPECT_NE(next_wc(hostile.s().rcq()).status, IBV_WC_SUCCESS);
-    expect_read_works(shared.addr(kAt), 100, mw->rkey);
+    pair.s().recv(4, {});
+    pair.c().post(SendWr::send_inv(4, {}, shared.rkey()));
+    EXPECT_NE(next_wc(pair.s().rcq()).status, IBV_WC_SUCCESS);
+    expect_lost();
+    PairOptions options;
+    options.server.pd = pair.s().pd();
+    Pair polite(options);
+    Region there(polite.c().pd(), kSize);
+    polite.c().read(5, {there.sge(0, 100)}, shared.addr(0), shared.rkey());
+    expect_success(polite.c().scq(), 5, IBV_WC_RDMA_READ, 100);
+    mw.reset(); // before what it is bound to
+}
+
+/* Once it is gone, it can. */
+TEST_P(Windows, PeerInvalidatesTheRegionThatWasBelow) {
+    Region shared(pair.s().pd(), kSize, kBindable | IBV_ACCESS_REMOTE_READ);
+    post_bind(mw.get(), shared.mr.get(), shared.addr(kAt), kLength, kReadWrite);
+    expect_success(pair.s().scq(), 77, IBV_WC_BIND_MW);
     expect_read_works(shared.addr(0), 100, shared.rkey());
     mw.reset();
-    polite.s().recv(5, {});
-    polite.c().post(SendWr::send_inv(5, {}, shared.rkey()));
-    expect_success(polite.s().rcq(), 5, IBV_WC_RECV, 0);
+    pair.s().recv(5, {});
+    pair.c().post(SendWr::send_inv(5, {}, shared.rkey()));
+    expect_success(pair.s().rcq(), 5, IBV_WC_RECV, 0);
+    expect_success(pair.c().scq(), 5, IBV_WC_SEND);
     expect_read_refused(shared.addr(0), 100, shared.rkey());
 }
 
