@@ -115,7 +115,7 @@ class Guest:
         self.vm = out / ".vm"
         self.console = self.vm / f"console{self.suffix}"
         shell = role == "shell"
-        debug = kernel.name in ("debug", "uml-kasan")
+        debug = kernel.name in ("debug", "kcsan", "uml-kasan")
         mem = job.mem or (3072 if debug or kernel.uml else 2048)
         words = [f"softwarp.repo={ROOT}", f"softwarp.out={out}", f"softwarp.role={role}"]
         if kernel.uml:

@@ -9,10 +9,11 @@ import packages
 from common import ROOT, Failure, cached, digest, jobs, output, run
 
 CONFIGS = ROOT / "tests/qemu/config"
-NAMES = ("stock-6.12", "stock-6.1", "debug", "uml", "uml-kasan")
+NAMES = ("stock-6.12", "stock-6.1", "debug", "kcsan", "uml", "uml-kasan")
 # Kernels built here: source series, architecture, fragments in the order in which they are merged.
 RECIPES = {
     "debug": ("6.12", "x86_64", ("base", "x86", "debug")),
+    "kcsan": ("6.12", "x86_64", ("base", "x86", "kcsan")),
     "uml": ("7", "um", ("base", "um")),
     "uml-kasan": ("7", "um", ("base", "um", "um-kasan")),
 }

@@ -17,6 +17,11 @@ LENGTH = 60
 # Bits of EFLAGS that no processor ever has: 3, 5, 15 and all from 22 on.
 FLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})\b")
 NO_FLAGS = 0xffc08028
+# KCSAN finds races all over the kernel, and its developers live with many; one counts if a function of ours takes part,
+# be it far down in either stack.
+RACE = re.compile(r"BUG: KCSAN: ")
+OURS = re.compile(r"\[softwarp\]|\bswp_\w")
+END = re.compile(r"^={60,}$")
 BROKEN = "softwarp: EFLAGS {} is not to be had from a processor: the emulator or the machine below it went wrong, run it again"
 
 
@@ -26,13 +31,25 @@ def remark(report: list[str]) -> list[str]:
     return [BROKEN.format(text) for text in flags if int(text, 16) & NO_FLAGS][:1]
 
 
+def race(lines: list[str], index: int) -> tuple[list[str], int]:
+    """The report of a data race that begins there, and the index behind it."""
+    end = index
+    while end < len(lines) and end < index + LENGTH and not END.match(lines[end]):
+        end += 1
+    return lines[index:end], end
+
+
 def find(log: str) -> list[str]:
     """The reports in a kernel log, each as a text of about LENGTH lines."""
     lines = [STAMP.sub("", line.rstrip()) for line in log.splitlines()]
     found = []
     index = 0
     while index < len(lines):
-        if REPORT.search(lines[index]):
+        if RACE.search(lines[index]):
+            report, index = race(lines, index)
+            if any(OURS.search(line) for line in report):
+                found.append("\n".join(report))
+        elif REPORT.search(lines[index]):
             # What a WARN says stands before its first line.
             report = lines[max(index - 2, 0):index + LENGTH]
             found.append("\n".join(report + remark(report)))
