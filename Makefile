@@ -67,7 +67,7 @@ conformance: setup ## every requirement of MPA, DDP, RDMAP and RFC 5042, with th
 	@scripts/conformance
 
 .PHONY: fuzz
-fuzz: setup ## a million mutated frames, hostile peers, libFuzzer over the pure code
+fuzz: setup ## a million mutated frames, hostile peers, a million calls of hostile users, libFuzzer over the pure code
 	@scripts/fuzz
 
 .PHONY: interop dissect

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Hostile input: libFuzzer over the pure code here, mutated sessions and hostile peers in a guest."""
+"""Hostile input: libFuzzer over the pure code here, mutated sessions, hostile peers and hostile users in a guest."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
 TARGETS = ("mpa", "negotiation", "rdmap", "fpdu")
 # How much more time than at the machine's own speed things may take.
-SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12}
+SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8}
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ def build_targets() -> None:
 
 
 def build_programs() -> None:
-    """softwarp-fuzz and softwarp-hostile."""
+    """softwarp-fuzz, softwarp-hostile and softwarp-local."""
     OUT.mkdir(parents=True, exist_ok=True)
     log = OUT / "build-programs.log"
     log.unlink(missing_ok=True)
@@ -131,4 +131,22 @@ def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> O
         outcome.add(test, verdict == "OK", lines[1] if lines else "")
     for _ in range(max(int(planned[1]) - len(results), 0) if planned else 1):
         outcome.add("a scenario that did not end", False, text[-4000:])
+    return outcome
+
+
+def local(kernel: str, seed: int, calls: int, actors: int = 6, show: bool = True, corpus: bool = True) -> Outcome:
+    """Programs of unprivileged users that abuse the devices, so many calls of them, beside an honest pair."""
+    command = f"{PROGRAMS}/softwarp-local --calls {calls} --seed {seed} --actors {actors}"
+    if corpus:
+        command += f" --corpus {ROOT}/tests/fuzz/local/corpus"
+    # At a tenth of the rate that was measured it is a hang.
+    timeout = calls * SCALE[kernel] // 3000 + 600 * (2 if SCALE[kernel] > 4 else 1)
+    text, outcome = boot(kernel, command, "local", timeout, False, show)
+    (OUT / "local.log").write_text(text)
+    made = re.search(r"^seed \d+: (\d+) calls in .*$", text, re.MULTILINE)
+    outcome.add(f"at least {calls} calls made", bool(made) and int(made[1]) >= calls, text[-4000:])
+    failed = re.findall(r"^FAILED (.*)$", text, re.MULTILINE)
+    outcome.add("users can be killed, the honest go on, nothing is left", bool(re.search(r"^0 failures$", text, re.MULTILINE)),
+                "\n".join([*failed, text[-4000:]]))
+    outcome.summary += re.findall(r"^(?:seed \d+: .* calls .*|honest pair: .*|memory .*: .*)$", text, re.MULTILINE)
     return outcome
