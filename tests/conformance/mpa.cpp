@@ -1118,6 +1118,43 @@ TEST(MpaStartup, BitsThatMeanNothing) {
     }
 }
 
+/*
+ * Revisions 1 and 2 go with version 1 of DDP and of RDMAP, in both directions;
+ * revision 0, whose version is 0, is not spoken unless somebody asks for it.
+ */
+TEST(MpaStartup, VersionsOfTheHeaders) {
+    REQ("MPA-54");
+    for (Role role : kRoles)
+        for (uint8_t revision : {1, 2})
+            for (bool ddp : {false, true}) {
+                SCOPED_TRACE(testing::Message()
+                             << role_text(role) << " revision " << int{revision} << ' ' << ddp);
+                Link link({.role = role, .revision = revision});
+                link.send(1, {});
+                link.expect_ulpdu(Untagged{.ddp = 0x41, .rdmap = 0x43});
+                expect_success(link.scq(), 1, IBV_WC_SEND);
+                link.recv(1, {});
+                link.say(Untagged{.ddp = 0x41, .rdmap = 0x43});
+                expect_success(link.rcq(), 1, IBV_WC_RECV, 0);
+                link.recv(2, {});
+                Untagged old{.msn = 2};
+                if (ddp)
+                    old.ddp = 0x40;
+                else
+                    old.rdmap = 0x03;
+                link.say(old);
+                if (ddp)
+                    link.expect_terminate(1, 2, 0x06, Headers::ddp(old.bytes()));
+                else
+                    link.expect_terminate(0, 2, 0x05, Headers::ddp(old.bytes()));
+                link.expect_disconnected();
+            }
+    Passive passive;
+    passive.peer.say(MpaFrame::request(kMpaCrc | kMpaMarkers, 0).bytes());
+    EXPECT_TRUE(passive.peer.hear_to_end().empty());
+    EXPECT_TRUE(passive.no_request(milliseconds(0)));
+}
+
 struct BadFrame {
     const char *name;
     MpaFrame frame; // a Request; sent as Reply with the other key
