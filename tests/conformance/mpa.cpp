@@ -372,7 +372,7 @@ class Mtu {
 
 /* RFC 5044 s. 3: 64768 octets, though the MSS of lo has room for more. */
 TEST(MpaMulpdu, HugeSegments) {
-    REQ("MPA-18");
+    REQ("MPA-18", "MPA-50");
     for (bool markers : {false, true}) {
         SCOPED_TRACE(markers ? "markers" : "no markers");
         Sender sender("", "", "127.0.0.1", markers, StreamOptions{.receive = 1 << 20});

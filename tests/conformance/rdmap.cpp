@@ -1884,7 +1884,7 @@ TEST(Rdmap, SendWithInvalidate) {
  * QPs' of its protection domain; when only one is left it is that one's.
  */
 TEST(Rdmap, InvalidateWhatIsShared) {
-    REQ("RDMAP-47", "RDMAP-79");
+    REQ("RDMAP-47", "RDMAP-79", "SEC-20");
     Link other;
     Region memory(other.pd(), 4096), bystander(other.pd(), 4096);
     {
@@ -1918,7 +1918,7 @@ TEST(Rdmap, InvalidateWhatIsShared) {
 
 /* A QP that was made and never connected counts: it may be next. */
 TEST(Rdmap, InvalidateWhatASecondQpMayUse) {
-    REQ("RDMAP-47", "RDMAP-79");
+    REQ("RDMAP-47", "RDMAP-79", "SEC-20");
     Link link;
     Region memory(link.pd(), 4096);
     ibv_qp_init_attr attr{};
