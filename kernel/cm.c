@@ -294,8 +294,9 @@ static void swp_ep_end_handshake(struct swp_ep *ep)
 	/* after the listener, which may have started it */
 	swp_ep_stop_timer(ep);
 	if (ep->qp) {
+		swp_qp_unclaim(ep->qp, ep);
 		swp_qp_put(ep->qp);
-		WRITE_ONCE(ep->qp, NULL);
+		ep->qp = NULL;
 	}
 	if (ep->net) {
 		put_net(ep->net);
@@ -852,6 +853,43 @@ static void swp_ep_reply(struct swp_ep *ep)
 	swp_ep_give_up(ep, -EPROTO, code, &res);
 }
 
+/*
+ * The QP that an id names, for the endpoint: with a reference and a claim, until
+ * start-up is over.  A QP of the kernel is for the id that it was made with (no
+ * consumer in the tree connects another), a program's for its owner; iw_cm's
+ * only user is rdma_cm, whose id is the context.  Under ep->mutex.
+ */
+static int swp_ep_take_qp(struct swp_ep *ep, const struct iw_cm_id *id, u32 qpn)
+{
+	const struct rdma_cm_id *cid = id->context;
+	struct swp_qp *qp;
+	int ret = -EINVAL;
+	bool may;
+
+	if (!cid || cid->device != id->device)
+		return -EINVAL;
+	qp = swp_qp_lookup(ep->dev, qpn);
+	if (!qp)
+		return -EINVAL;
+	if (cid->qp)
+		may = cid->qp == &qp->base && !qp->user;
+	else
+		may = qp->user && swp_qp_may_connect(qp);
+	if (may)
+		ret = swp_qp_claim(qp, ep);
+	else
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "%s wants to connect qp %u of somebody else\n",
+				       current->comm, qpn);
+	if (ret) {
+		swp_qp_put(qp);
+		return ret;
+	}
+	ep->qp = qp;
+	ep->qpn = qpn;
+	return 0;
+}
+
 int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct swp_device *dev = to_swp_dev(id->device);
@@ -872,7 +910,6 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	kref_get(&ep->ref);
 	id->add_ref(id);
 	ep->id = id;
-	ep->qpn = param->qpn;
 	ep->hs->remote = id->m_remote_addr;
 	swp_local_init(ep->hs, param->ird, param->ord);
 	swp_mpa_request(&ep->hs->local, ep->hs->max_rev, &ep->hs->mine);
@@ -884,8 +921,8 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		memcpy(ep->hs->pd, param->private_data,
 		       param->private_data_len);
 
-	ep->qp = swp_qp_lookup(dev, param->qpn);
-	if (!ep->qp)
+	ret = swp_ep_take_qp(ep, id, param->qpn);
+	if (ret)
 		goto err;
 	rcu_read_lock();
 	ep->net = maybe_get_net(dev_net(dev->netdev));
@@ -899,8 +936,8 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (ret)
 		goto err;
 	id->provider_data = ep;
-	/* device removal may have come before there was anything to end */
-	if (ep->kill)
+	/* who ends it may have come before there was anything to end */
+	if (READ_ONCE(ep->kill))
 		swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	swp_ep_put(ep);
@@ -1101,8 +1138,8 @@ static void swp_ep_release(struct swp_ep *ep)
  * Gives the stream to the QP and sends the Reply.  On failure the endpoint is as
  * before.  Under ep->mutex.
  */
-static int swp_ep_accept(struct swp_ep *ep, struct swp_qp *qp, u32 ird, u32 ord,
-			 const void *pd, u16 pd_len)
+static int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
+			 u16 pd_len)
 {
 	struct swp_handshake *hs = ep->hs;
 	struct swp_stream_params p;
@@ -1122,7 +1159,7 @@ static int swp_ep_accept(struct swp_ep *ep, struct swp_qp *qp, u32 ird, u32 ord,
 	 */
 	swp_stream_init(&p, hs, rep.rev, &res, false);
 	kref_get(&ep->ref);
-	ret = swp_qp_start(qp, ep->llp, &p, &swp_ep_conn_ops, ep);
+	ret = swp_qp_start(ep->qp, ep->llp, &p, &swp_ep_conn_ops, ep);
 	if (ret) {
 		swp_ep_put(ep);
 		return ret;
@@ -1143,7 +1180,6 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct swp_handshake *hs;
 	struct iw_cm_event ev;
-	struct swp_qp *qp;
 	struct swp_ep *ep;
 	int ret;
 
@@ -1164,15 +1200,13 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		ret = -ECONNRESET;
 		goto err;
 	}
-	qp = swp_qp_lookup(ep->dev, param->qpn);
-	if (!qp)
+	ret = swp_ep_take_qp(ep, id, param->qpn);
+	if (ret)
 		goto err_refuse;
 	id->add_ref(id);
 	ep->id = id;
-	ep->qpn = param->qpn;
-	ret = swp_ep_accept(ep, qp, param->ird, param->ord, param->private_data,
+	ret = swp_ep_accept(ep, param->ird, param->ord, param->private_data,
 			    param->private_data_len);
-	swp_qp_put(qp);
 	if (ret)
 		goto err_refuse;
 
@@ -1793,6 +1827,9 @@ struct swp_startup *swp_startup(const struct swp_startup_param *p)
 	kref_get(&ep->ref);	/* the handle */
 	hs = ep->hs;
 	ep->llp = llp;
+	ret = swp_qp_claim(to_swp_qp(p->qp), ep);
+	if (ret)
+		goto err;
 	ep->qp = to_swp_qp(p->qp);
 	swp_qp_get(ep->qp);
 	ep->qpn = ep->qp->qpn;
@@ -1858,7 +1895,7 @@ int swp_startup_accept(struct swp_startup *s, const void *private_data, u16 len)
 	swp_ep_reported(ep);
 	if (ep->state != SWP_EP_REPORTED)
 		goto out;	/* done() has told */
-	ret = swp_ep_accept(ep, ep->qp, hs->ird, hs->ord, private_data, len);
+	ret = swp_ep_accept(ep, hs->ird, hs->ord, private_data, len);
 	if (ret) {
 		swp_ep_send_refusal(ep, NULL, 0);
 		swp_stat_inc(ep->dev, CONN_FAILED);
@@ -1941,29 +1978,27 @@ static struct swp_ep *swp_cm_next(struct swp_device *dev, struct swp_ep *ep)
 	return next;
 }
 
-/* @qp: only the endpoint that connects it, or NULL for all of the device */
-static void swp_cm_kill(struct swp_device *dev, const struct swp_qp *qp,
-			int err)
-{
-	struct swp_ep *ep = NULL;
-
-	while ((ep = swp_cm_next(dev, ep))) {
-		/* only compared; the endpoint drops its QP under its mutex */
-		if (qp && READ_ONCE(ep->qp) != qp)
-			continue;
-		WRITE_ONCE(ep->kill, err);
-		swp_ep_kick(ep);
-	}
-}
-
 void swp_cm_qp_gone(struct swp_qp *qp)
 {
-	swp_cm_kill(to_swp_dev(swp_qp_to_ib(qp)->device), qp, -ECONNABORTED);
+	struct swp_ep *ep;
+
+	/* it gives up its claim before it goes */
+	spin_lock_bh(&qp->lock);
+	ep = qp->claim;
+	if (ep)
+		kref_get(&ep->ref);
+	spin_unlock_bh(&qp->lock);
+	if (!ep)
+		return;
+	WRITE_ONCE(ep->kill, -ECONNABORTED);
+	swp_ep_kick(ep);
+	swp_ep_put(ep);
 }
 
 void swp_cm_device_stop(struct swp_device *dev)
 {
 	struct swp_listener *lis;
+	struct swp_ep *ep = NULL;
 
 	mutex_lock(&hub_mutex);
 	spin_lock_bh(&dev->cm_lock);
@@ -1973,7 +2008,10 @@ void swp_cm_device_stop(struct swp_device *dev)
 	list_for_each_entry(lis, &dev->listeners, dev_entry)
 		swp_listener_close(lis);
 	mutex_unlock(&hub_mutex);
-	swp_cm_kill(dev, NULL, -ENODEV);
+	while ((ep = swp_cm_next(dev, ep))) {
+		WRITE_ONCE(ep->kill, -ENODEV);
+		swp_ep_kick(ep);
+	}
 }
 
 /* Nothing left but requests that the ULP was told of and never answered? */

@@ -3,6 +3,9 @@
  * Queue pairs: life, states, completions, flushing, and the end of a stream.
  * The engines that move data are in tx.c and rx.c.
  */
+#include <linux/cred.h>
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
 
@@ -63,6 +66,54 @@ struct swp_llp *swp_qp_llp(struct swp_qp *qp)
 		llp = NULL;
 	rcu_read_unlock();
 	return llp;
+}
+
+/* Who may connect a QP ----------------------------------------------------- */
+
+void swp_qp_set_maker(struct swp_qp *qp)
+{
+	qp->maker = current_euid();
+	qp->maker_tgid = get_pid(task_tgid(current));
+}
+
+void swp_qp_drop_maker(struct swp_qp *qp)
+{
+	put_pid(qp->maker_tgid);
+	qp->maker_tgid = NULL;
+}
+
+/*
+ * rdma_cm takes any number for a QP's, and they are easy to guess.  The process
+ * that made the QP may have become another user since, and may have left the
+ * connecting to another process of the same one.
+ */
+bool swp_qp_may_connect(const struct swp_qp *qp)
+{
+	return task_tgid(current) == qp->maker_tgid ||
+	       uid_eq(current_euid(), qp->maker);
+}
+
+int swp_qp_claim(struct swp_qp *qp, struct swp_ep *ep)
+{
+	int ret = 0;
+
+	spin_lock_bh(&qp->lock);
+	if (qp->claim || swp_qp_started(qp))
+		ret = -EISCONN;
+	else if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT)
+		ret = -EINVAL;
+	else
+		qp->claim = ep;
+	spin_unlock_bh(&qp->lock);
+	return ret;
+}
+
+void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
+{
+	spin_lock_bh(&qp->lock);
+	if (qp->claim == ep)
+		qp->claim = NULL;
+	spin_unlock_bh(&qp->lock);
 }
 
 /* Work items: each queued one holds a reference --------------------------- */
@@ -791,6 +842,8 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_llp_put(attached);
 	if (llp)
 		swp_llp_put(llp);
+	/* nobody begins a start-up in this state; one under way must not hold us */
+	swp_cm_qp_gone(qp);
 
 	swp_qp_put(qp);
 	wait_for_completion(&qp->idle);

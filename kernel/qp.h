@@ -222,6 +222,10 @@ struct swp_qp {
 	bool sig_all;
 	bool user;
 	struct mem_cgroup *memcg;	/* who pays; NULL: nobody in particular */
+	/* user: who made it and may connect it, see swp_qp_may_connect() */
+	kuid_t maker;
+	struct pid *maker_tgid;
+	struct swp_ep *claim;	/* under lock: the one start-up for it, or NULL */
 	u32 max_inline;
 	u32 max_send_sge;
 	u32 max_recv_sge;
@@ -297,6 +301,11 @@ void swp_qp_close_later(struct swp_qp *qp, unsigned int flag);
 int swp_qp_init_obj(struct swp_qp *qp);
 void swp_qp_destroy_obj(struct swp_qp *qp);
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
+/* The current process has made the user QP. */
+void swp_qp_set_maker(struct swp_qp *qp);
+void swp_qp_drop_maker(struct swp_qp *qp);
+/* May the current process, for which a user of rdma_cm speaks, connect it? */
+bool swp_qp_may_connect(const struct swp_qp *qp);
 
 /* Has the QP ever had a stream?  It gets one at most. */
 static inline bool swp_qp_started(const struct swp_qp *qp)

@@ -358,6 +358,14 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		 const struct swp_stream_params *p,
 		 const struct swp_conn_ops *ops, void *conn);
 
+/*
+ * qp.c: one start-up at a time has a claim on a QP, so that none waits for a
+ * stranger's.  Returns -EISCONN when another one has it or there is, or was, a
+ * stream; -EINVAL when the QP is going away.  Process context.
+ */
+int swp_qp_claim(struct swp_qp *qp, struct swp_ep *ep);
+void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep);
+
 /* qp.c: abortive end of the stream, if there is one.  Process context. */
 void swp_qp_abort(struct swp_qp *qp);
 
@@ -384,8 +392,8 @@ void swp_cm_device_stop(struct swp_device *dev);
  */
 void swp_cm_device_gone(struct swp_device *dev);
 /*
- * The QP is being destroyed or moved to ERROR: a connect that still waits for
- * the peer fails now.  Process context, no locks.
+ * The QP is being destroyed or moved to ERROR: a start-up that has a claim on it
+ * fails now.  Process context, no locks.
  */
 void swp_cm_qp_gone(struct swp_qp *qp);
 int swp_cm_init(void);

@@ -283,6 +283,8 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->user = !!udata;
 	qp->memcg = udata ? get_mem_cgroup_from_mm(current->mm) : NULL;
+	if (qp->user)
+		swp_qp_set_maker(qp);
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	ret = alloc_queues(qp, attr, uctx);
 	if (ret)
@@ -315,6 +317,7 @@ err_obj:
 err_queues:
 	free_queues(qp);
 err_count:
+	swp_qp_drop_maker(qp);
 	mem_cgroup_put(qp->memcg);
 	swp_uncount(dev, SWP_LIMIT_QP, qp->owner);
 	swp_pd_del_qp(ibqp->pd);
@@ -325,9 +328,6 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct swp_qp *qp = to_swp_qp(ibqp);
 
-	/* a connect still under way must not hold on to us until it times out */
-	if (!swp_qp_started(qp))
-		swp_cm_qp_gone(qp);
 	swp_qp_destroy_obj(qp);
 	swp_cq_settle(qp->scq);
 	swp_cq_settle(qp->rcq);
@@ -335,6 +335,7 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	mem_cgroup_put(qp->memcg);
 	swp_uncount(qp->dev, SWP_LIMIT_QP, qp->owner);
 	swp_pd_del_qp(ibqp->pd);
+	swp_qp_drop_maker(qp);
 	return 0;
 }
 
@@ -342,6 +343,7 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		     struct ib_udata *udata)
 {
 	struct swp_qp *qp = to_swp_qp(ibqp);
+	int ret;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
@@ -355,9 +357,11 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		qp->access = attr->qp_access_flags;
 	if (!(mask & IB_QP_STATE))
 		return 0;
-	if (attr->qp_state == IB_QPS_ERR && !swp_qp_started(qp))
+	ret = swp_qp_modify_state(qp, attr->qp_state);
+	/* after the state, which keeps others from beginning one */
+	if (attr->qp_state == IB_QPS_ERR)
 		swp_cm_qp_gone(qp);
-	return swp_qp_modify_state(qp, attr->qp_state);
+	return ret;
 }
 
 static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -624,9 +628,13 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 
 /* iw_cm -------------------------------------------------------------------- */
 
+/*
+ * iw_cm finds a QP and takes its reference in two calls, between which the QP
+ * may go.  So the first takes it: each iw_get_qp() that finds one is followed by
+ * one iw_add_ref(), and nothing else calls either, from 6.1 to 7.3.
+ */
 static void iw_add_ref(struct ib_qp *ibqp)
 {
-	swp_qp_get(to_swp_qp(ibqp));
 }
 
 static void iw_rem_ref(struct ib_qp *ibqp)
@@ -634,12 +642,29 @@ static void iw_rem_ref(struct ib_qp *ibqp)
 	swp_qp_put(to_swp_qp(ibqp));
 }
 
-/* Takes no reference: the caller does, before the number can be reused. */
+/*
+ * Called with interrupts off, without the id, so that whether a QP of the kernel
+ * is that of the id only swp_cm_connect() and swp_cm_accept() can tell.
+ */
 static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 {
-	struct swp_qp *qp = xa_load(&to_swp_dev(ibdev)->qps, qpn);
+	struct xarray *qps = &to_swp_dev(ibdev)->qps;
+	struct swp_qp *qp;
 
-	return qp ? &qp->base : NULL;
+	/* others lock it against softirqs, which are off with interrupts */
+	xa_lock(qps);
+	qp = xa_load(qps, qpn);
+	if (qp && !refcount_inc_not_zero(&qp->ref))
+		qp = NULL;
+	xa_unlock(qps);
+	if (!qp)
+		return NULL;
+	/* not even for a moment: who destroys it waits for us */
+	if (qp->user && !swp_qp_may_connect(qp)) {
+		swp_qp_put(qp);
+		return NULL;
+	}
+	return &qp->base;
 }
 
 /* Those whose parameters differ from kernel to kernel are in compat.h. */

@@ -2,6 +2,7 @@
 #include "lib/children.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -169,6 +170,48 @@ int run_pair(const std::string &ns, const std::string &addr, const std::string &
     }
 }
 
+/* Whoever may open the devices; the library's files are read before. */
+void become(const std::string &uid) {
+    if (uid == "0")
+        return;
+    must_shell("chmod 0666 /dev/infiniband/*");
+    ibv_free_device_list(ibv_get_device_list(nullptr));
+    auto number = static_cast<uid_t>(std::stoul(uid));
+    require(setgroups(0, nullptr) == 0, "setgroups");
+    require(setresgid(number, number, number) == 0, "setresgid");
+    require(setresuid(number, number, number) == 0, "setresuid");
+}
+
+[[noreturn]] void say_and_sleep(int result) {
+    fmt::print("{}\n", result == 0 ? 0 : errno);
+    std::fflush(stdout);
+    for (;;)
+        pause();
+}
+
+int run_connect(const std::string &uid, const std::string &addr, const std::string &port,
+                const std::string &qpn) {
+    become(uid);
+    EventChannel channel;
+    CmId id = resolve(channel, "", addr, static_cast<uint16_t>(std::stoul(port)));
+    rdma_conn_param param{};
+    param.qp_num = static_cast<uint32_t>(std::stoul(qpn));
+    say_and_sleep(rdma_connect(id.get(), &param));
+}
+
+int run_accept(const std::string &uid, const std::string &addr, const std::string &qpn) {
+    become(uid);
+    EventChannel channel;
+    Listener listener(channel, "", addr);
+    fmt::print("{}\n", listener.port());
+    std::fflush(stdout);
+    CmEvent request = channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+    CmId id(request.id);
+    rdma_conn_param param{};
+    param.qp_num = static_cast<uint32_t>(std::stoul(qpn));
+    say_and_sleep(rdma_accept(id.get(), &param));
+}
+
 /* Makes objects and holds them until killed. */
 int run_holder(const std::string &device) {
     Context context = open_device(device);
@@ -199,6 +242,10 @@ int run_role(const std::vector<std::string> &role) {
             return run_peer(role[1], role[2], role[3]);
         if (role.size() == 4 && role[0] == "pair")
             return run_pair(role[1], role[2], role[3]);
+        if (role.size() == 5 && role[0] == "connect")
+            return run_connect(role[1], role[2], role[3], role[4]);
+        if (role.size() == 4 && role[0] == "accept")
+            return run_accept(role[1], role[2], role[3]);
         if (role.size() == 2 && role[0] == "holder")
             return run_holder(role[1]);
         fmt::print(stderr, "no such role\n");

@@ -58,6 +58,10 @@ struct PeerMemory {
  * pair NS ADDR DEVICE: connects to itself over the device, prints "ready" and
  * writes without end.
  *
+ * connect UID ADDR PORT QPN, accept UID ADDR QPN: as that user with a QP of
+ * somebody else; accept prints its port first.  Print the errno that it brought,
+ * or 0, and sleep.
+ *
  * holder DEVICE: makes some of each object, prints "ready" and sleeps.
  */
 int run_role(const std::vector<std::string> &role);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What another user of the machine, or a peer, must not be able to do. */
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lib/children.hpp"
+#include "lib/connection.hpp"
+#include "lib/network.hpp"
+#include "wire/stream.hpp"
+
+using namespace softwarp::e2e;
+using namespace softwarp::wire;
+
+namespace {
+
+/* A QP of this process, root's, that is connected to nothing. */
+struct OwnQp {
+    explicit OwnQp(const std::string &device)
+        : context(open_device(device)), pd(alloc_pd(context.get())),
+          cq(create_cq(context.get(), 16)) {
+        ibv_qp_init_attr attr{};
+        attr.send_cq = attr.recv_cq = cq.get();
+        attr.qp_type = IBV_QPT_RC;
+        attr.cap = {8, 8, 1, 1, 0};
+        qp.reset(ibv_create_qp(pd.get(), &attr));
+        require(qp != nullptr, "ibv_create_qp");
+    }
+    std::string number() const { return std::to_string(qp->qp_num); }
+
+    Context context;
+    Pd pd;
+    Cq cq;
+    Qp qp;
+};
+
+milliseconds took(const std::function<void()> &what) {
+    auto before = std::chrono::steady_clock::now();
+    what();
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - before);
+}
+
+/* Number, as errno, of what the child's attempt brought; 0 for success. */
+int outcome(Child &child) {
+    return std::stoi(child.line());
+}
+
+TEST(Strangers, ConnectNoQpOfOthers) {
+    Acceptor silent(config().peer_ns, config().peer_addr4);
+    OwnQp mine(config().dev);
+    Child stranger(
+        {"connect", "65534", config().peer_addr4, std::to_string(silent.port()), mine.number()});
+    EXPECT_EQ(outcome(stranger), EINVAL);
+    EXPECT_LT(took([&] { mine.qp.reset(); }), milliseconds(2000) * config().scale)
+        << "destroying a QP waits for a stranger";
+}
+
+TEST(Strangers, AcceptWithNoQpOfOthers) {
+    OwnQp mine(config().dev);
+    Child stranger({"accept", "65534", config().addr4, mine.number()});
+    uint16_t port = static_cast<uint16_t>(std::stoi(stranger.line()));
+    Stream peer(config().peer_ns, config().addr4, port);
+    peer.say(MpaFrame::enhanced_request({.ird = 4, .ord = 4}).bytes());
+    EXPECT_EQ(outcome(stranger), EINVAL);
+    EXPECT_LT(took([&] { mine.qp.reset(); }), milliseconds(2000) * config().scale);
+}
+
+/* Another process of the same user may: programs leave connecting to helpers. */
+TEST(Strangers, ProcessesOfOneUserShare) {
+    Acceptor silent(config().peer_ns, config().peer_addr4);
+    OwnQp mine(config().dev);
+    Child helper(
+        {"connect", "0", config().peer_addr4, std::to_string(silent.port()), mine.number()});
+    EXPECT_EQ(outcome(helper), 0);
+    /* The one connect there is has the QP to itself ... */
+    Child second(
+        {"connect", "0", config().peer_addr4, std::to_string(silent.port()), mine.number()});
+    EXPECT_EQ(outcome(second), EISCONN);
+    /* ... but does not keep it. */
+    EXPECT_LT(took([&] { mine.qp.reset(); }), milliseconds(2000) * config().scale);
+}
+
+/* A connect to a QP that is connected fails, and is nobody's to wait for. */
+TEST(Strangers, ConnectedQpIsTaken) {
+    Acceptor silent(config().peer_ns, config().peer_addr4);
+    Pair pair;
+    for (const char *user : {"65534", "0"}) {
+        SCOPED_TRACE(user);
+        Child stranger({"connect", user, config().peer_addr4, std::to_string(silent.port()),
+                        std::to_string(pair.c().qp()->qp_num)});
+        EXPECT_EQ(outcome(stranger), *user == '0' ? EISCONN : EINVAL);
+    }
+    expect_works(pair);
+    EXPECT_LT(took([&] { pair.c().destroy_qp(); }), milliseconds(2000) * config().scale);
+}
+
+} // namespace
