@@ -598,7 +598,10 @@ static bool swp_mpa_malformed(int err)
 	       err == -EMSGSIZE || err == -EPROTO;
 }
 
-/* Private data that iw_cm cannot carry are not cut short, but kept from it. */
+/*
+ * RFC 5044 section 7.1.2, rule 9: a frame with more private data than the ULP
+ * takes, which for iw_cm's are 255 octets, counts as improperly formed.
+ */
 static bool swp_pd_too_long(struct swp_ep *ep, const char *what,
 			    const struct swp_mpa_frame *f)
 {
@@ -823,9 +826,12 @@ static void swp_ep_reply(struct swp_ep *ep)
 		swp_ep_start_active(ep, &f, &res);
 		return;
 	case SWP_MPA_REJECTED:
+		if (swp_pd_too_long(ep, "rejection", &f)) {
+			swp_ep_connect_failed(ep, -EMSGSIZE, NULL,
+					      SWP_DROP_RST);
+			return;
+		}
 		swp_stat_inc(ep->dev, MPA_REJECTED);
-		/* the rejection itself counts, with or without them */
-		swp_pd_too_long(ep, "rejection", &f);
 		swp_ep_connect_failed(ep, -ECONNREFUSED, &f, SWP_DROP_FIN);
 		return;
 	case SWP_MPA_NO_IRD:
@@ -1080,8 +1086,7 @@ static void swp_ep_request(struct swp_ep *ep)
 		return;
 	}
 	if (swp_pd_too_long(ep, "Request", &hs->peer)) {
-		swp_ep_send_refusal(ep, NULL, 0);
-		swp_ep_discard(ep, -EMSGSIZE, SWP_DROP_FIN);
+		swp_ep_discard(ep, -EMSGSIZE, SWP_DROP_RST);
 		return;
 	}
 	if (ep->user) {

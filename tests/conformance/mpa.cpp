@@ -1294,8 +1294,9 @@ TEST(MpaStartup, PrivateData) {
 }
 
 /*
- * More than iw_cm carries and not more than MPA allows: a legal frame, taken in
- * to its end and refused as such; nothing is cut off and passed on.
+ * More than iw_cm carries and not more than MPA allows: taken in to its end, and
+ * then like a malformed frame.  Nothing is cut off and passed on, and no Reply
+ * pretends that the consumer has refused.
  */
 TEST(MpaStartup, MorePrivateDataThanTheCoreCarries) {
     REQ("MPA-31", "MPA-43", "MPA-52");
@@ -1303,10 +1304,7 @@ TEST(MpaStartup, MorePrivateDataThanTheCoreCarries) {
         SCOPED_TRACE(length);
         Passive passive;
         passive.peer.say(MpaFrame::request(kMpaCrc, 1, Bytes(length, 1)).bytes());
-        MpaFrame reply = passive.peer.hear_frame();
-        EXPECT_EQ(reply.key, kReplyKey);
-        EXPECT_TRUE(reply.has(kMpaReject));
-        EXPECT_EQ(passive.peer.ending(), Ending::fin);
+        EXPECT_EQ(passive.peer.ending(), Ending::reset);
         EXPECT_TRUE(passive.no_request(milliseconds(0)));
 
         Active active;
@@ -1320,6 +1318,12 @@ TEST(MpaStartup, MorePrivateDataThanTheCoreCarries) {
         } else {
             EXPECT_EQ(event.private_data.size(), length - 4);
         }
+
+        /* Nor does a refusal count that cannot be handed on whole. */
+        Active refused;
+        refused.peer.say(MpaFrame::reply(kMpaCrc | kMpaReject, 1, Bytes(length, 1)).bytes());
+        EXPECT_EQ(refused.expect(RDMA_CM_EVENT_CONNECT_ERROR).status, -EMSGSIZE);
+        EXPECT_EQ(refused.peer.ending(), Ending::reset);
     }
 }
 
