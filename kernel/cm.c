@@ -113,6 +113,7 @@ struct swp_ep {
 	void *ctx;
 	bool asked;			/* request() was called */
 	int kill;			/* errno of who wants it gone, or 0 */
+	unsigned long handle;		/* REPORTED: index in swp_asked, or 0 */
 
 	spinlock_t ev_lock;		/* protects all below */
 	bool told_up;			/* ESTABLISHED or CONNECT_REPLY went out */
@@ -157,6 +158,14 @@ static struct workqueue_struct *swp_cm_ordered_wq;
 static DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
 static DEFINE_MUTEX(hub_mutex);
 static LIST_HEAD(hubs);
+/*
+ * Endpoints in REPORTED.  iw_cm hands a handle back with the answer, not a
+ * pointer, so that an endpoint may end while a late answer is still possible, or
+ * iw_cm has dropped the request and none will come.  A handle is never used
+ * again.
+ */
+static DEFINE_XARRAY_FLAGS(swp_asked, XA_FLAGS_LOCK_BH);
+static atomic_long_t swp_last_handle = ATOMIC_LONG_INIT(0);
 
 static const struct swp_llp_ops swp_ep_llp_ops;
 static const struct swp_conn_ops swp_ep_conn_ops;
@@ -180,6 +189,7 @@ static void swp_ep_free(struct kref *ref)
 
 	spin_lock_bh(&ep->dev->cm_lock);
 	list_del(&ep->dev_entry);
+	swp_stat_add(ep->dev, CONN_NOW, -1);
 	spin_unlock_bh(&ep->dev->cm_lock);
 	wake_up_all(&swp_cm_idle);
 	mutex_destroy(&ep->mutex);
@@ -273,8 +283,18 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 		return ERR_PTR(-ENODEV);
 	}
 	list_add_tail(&ep->dev_entry, &dev->eps);
+	swp_stat_inc(dev, CONN_NOW);
 	spin_unlock_bh(&dev->cm_lock);
 	return ep;
+}
+
+/* No answer finds the endpoint any more.  Under ep->mutex. */
+static void swp_ep_drop_handle(struct swp_ep *ep)
+{
+	if (!ep->handle)
+		return;
+	xa_erase_bh(&swp_asked, ep->handle);
+	ep->handle = 0;
 }
 
 /* Frees what start-up needed.  Under ep->mutex. */
@@ -282,6 +302,7 @@ static void swp_ep_end_handshake(struct swp_ep *ep)
 {
 	struct swp_listener *lis = ep->lis;
 
+	swp_ep_drop_handle(ep);
 	if (lis) {
 		spin_lock_bh(&lis->lock);
 		list_del_init(&ep->lis_entry);
@@ -991,7 +1012,6 @@ static void swp_ep_offer(struct swp_ep *ep)
 	struct swp_handshake *hs = ep->hs;
 	struct iw_cm_event ev = {
 		.event = IW_CM_EVENT_CONNECT_REQUEST,
-		.provider_data = ep,
 		.private_data = (void *)hs->peer.pd,
 		.private_data_len = hs->peer.pd_len,
 		.ird = swp_event_depth(&hs->peer, hs->peer.ird),
@@ -1004,6 +1024,18 @@ static void swp_ep_offer(struct swp_ep *ep)
 		swp_ep_discard(ep, ret, SWP_DROP_RST);
 		return;
 	}
+
+	if (!ep->handle) {
+		unsigned long handle = atomic_long_inc_return(&swp_last_handle);
+
+		ret = xa_insert_bh(&swp_asked, handle, ep, GFP_KERNEL);
+		if (ret) {
+			swp_ep_discard(ep, ret, SWP_DROP_RST);
+			return;
+		}
+		ep->handle = handle;
+	}
+	ev.provider_data = (void *)ep->handle;
 
 	/* accept and reject may come at once; they wait for the mutex */
 	spin_lock_bh(&lis->lock);
@@ -1100,37 +1132,42 @@ static void swp_ep_request(struct swp_ep *ep)
 
 /*
  * The peer may neither send (RFC 5044 section 7.1.2) nor leave while the ULP
- * makes up its mind.  The endpoint stays for accept or reject to find.
+ * makes up its mind.
  */
 static void swp_ep_reported(struct swp_ep *ep)
 {
-	int err;
-
-	if (!ep->llp || swp_llp_peek(ep->llp) == -EAGAIN)
-		return;
-	err = swp_ep_spoke_early(ep);
-	if (ep->user)
-		swp_ep_discard(ep, err, SWP_DROP_RST);
-	else
-		swp_ep_drop_llp(ep, SWP_DROP_RST);
+	if (swp_llp_peek(ep->llp) != -EAGAIN)
+		swp_ep_discard(ep, swp_ep_spoke_early(ep), SWP_DROP_RST);
 }
 
-/* The endpoint of a reported id, locked, with a reference; or NULL. */
+/*
+ * The endpoint of a reported id, locked, with a reference; NULL if it has ended:
+ * the peer has left, or nobody has answered since the listener went.
+ */
 static struct swp_ep *swp_ep_take(struct iw_cm_id *id)
 {
-	struct swp_ep *ep = id->provider_data;
+	unsigned long handle = (unsigned long)id->provider_data;
+	struct swp_ep *ep;
 
+	id->provider_data = NULL;
+	if (!handle)
+		return NULL;
+	/* it is taken from the table before its last reference goes */
+	xa_lock_bh(&swp_asked);
+	ep = xa_load(&swp_asked, handle);
+	if (ep)
+		kref_get(&ep->ref);
+	xa_unlock_bh(&swp_asked);
 	if (!ep)
 		return NULL;
-	kref_get(&ep->ref);
 	mutex_lock(&ep->mutex);
-	id->provider_data = NULL;
-	if (WARN_ON_ONCE(ep->state != SWP_EP_REPORTED)) {
-		mutex_unlock(&ep->mutex);
-		swp_ep_put(ep);
-		return NULL;
+	if (ep->state == SWP_EP_REPORTED) {
+		swp_ep_drop_handle(ep);
+		return ep;
 	}
-	return ep;
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+	return NULL;
 }
 
 static void swp_ep_release(struct swp_ep *ep)
@@ -1183,6 +1220,7 @@ static int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 
 int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
+	enum swp_drop how = SWP_DROP_RST;
 	struct swp_handshake *hs;
 	struct iw_cm_event ev;
 	struct swp_ep *ep;
@@ -1190,20 +1228,20 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 
 	ep = swp_ep_take(id);
 	if (!ep)
-		return -ENOTCONN;
+		return -ECONNRESET;
 	hs = ep->hs;
 
-	ret = ep->kill ? ep->kill : -ECONNRESET;
-	if (ep->kill || !ep->llp)
+	ret = READ_ONCE(ep->kill);
+	if (ret)
 		goto err;
 	ret = -EINVAL;
 	if (param->private_data_len > swp_mpa_pd_room(&hs->peer))
 		goto err_refuse;
 	/* octets or the end of the stream that nobody has looked at yet */
 	if (swp_llp_peek(ep->llp) != -EAGAIN) {
-		swp_ep_reported(ep);
+		swp_ep_spoke_early(ep);
 		ret = -ECONNRESET;
-		goto err;
+		goto err_drop;
 	}
 	ret = swp_ep_take_qp(ep, id, param->qpn);
 	if (ret)
@@ -1230,8 +1268,10 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 err_refuse:
 	swp_ep_send_refusal(ep, NULL, 0);
 err:
+	how = SWP_DROP_FIN;
+err_drop:
 	swp_stat_inc(ep->dev, CONN_FAILED);
-	swp_ep_discard(ep, ret, SWP_DROP_FIN);
+	swp_ep_discard(ep, ret, how);
 	swp_ep_release(ep);
 	return ret;
 }
@@ -1241,11 +1281,10 @@ int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len)
 	struct swp_ep *ep;
 
 	ep = swp_ep_take(id);
-	if (!ep)
-		return -ENOTCONN;
 	/* the peer may have left; that is no concern of who refuses it */
-	if (ep->llp)
-		swp_ep_send_refusal(ep, pdata, len);
+	if (!ep)
+		return 0;
+	swp_ep_send_refusal(ep, pdata, len);
 	swp_ep_discard(ep, -ECONNREFUSED, SWP_DROP_FIN);
 	swp_ep_release(ep);
 	return 0;
@@ -1267,15 +1306,8 @@ static void swp_ep_killed(struct swp_ep *ep)
 		break;
 	case SWP_EP_WAIT_REQUEST:
 	case SWP_EP_OFFERING:
-		swp_ep_discard(ep, ep->kill, SWP_DROP_RST);
-		break;
 	case SWP_EP_REPORTED:
-		if (ep->user) {
-			swp_ep_discard(ep, ep->kill, SWP_DROP_RST);
-			break;
-		}
-		swp_ep_drop_llp(ep, SWP_DROP_RST);
-		wake_up_all(&swp_cm_idle);
+		swp_ep_discard(ep, ep->kill, SWP_DROP_RST);
 		break;
 	case SWP_EP_RUNNING:
 		qp = swp_qp_lookup(ep->dev, ep->qpn);
@@ -1377,7 +1409,7 @@ static void swp_ep_timeout(struct work_struct *work)
 	case SWP_EP_REPORTED:
 		/* the listener is gone and nobody has answered since */
 		if (ep->lis && swp_listener_dead(ep->lis))
-			swp_ep_drop_llp(ep, SWP_DROP_RST);
+			swp_ep_discard(ep, -ETIMEDOUT, SWP_DROP_RST);
 		break;
 	case SWP_EP_RUNNING:
 	case SWP_EP_DEAD:
@@ -1748,8 +1780,8 @@ static void swp_listener_close(struct swp_listener *lis)
 	}
 	/*
 	 * iw_cm drops those of its events that it has not come to, and does not
-	 * tell which.  The ULP may still answer the others, but not for long,
-	 * so that the peers of the dropped ones need not wait for their timers.
+	 * tell which.  The ULP may still answer the others, but not for long:
+	 * a later answer finds no endpoint.
 	 */
 	list_for_each_entry(ep, &lis->reported, lis_entry)
 		swp_ep_start_timer(ep, swp_params.handshake_ms / 2);
@@ -2019,21 +2051,6 @@ void swp_cm_device_stop(struct swp_device *dev)
 	}
 }
 
-/* Nothing left but requests that the ULP was told of and never answered? */
-static bool swp_cm_quiet(struct swp_device *dev)
-{
-	struct swp_ep *ep;
-	bool quiet = true;
-
-	spin_lock_bh(&dev->cm_lock);
-	list_for_each_entry(ep, &dev->eps, dev_entry)
-		if (READ_ONCE(ep->state) != SWP_EP_REPORTED ||
-		    READ_ONCE(ep->llp))
-			quiet = false;
-	spin_unlock_bh(&dev->cm_lock);
-	return quiet;
-}
-
 static bool swp_cm_empty(struct swp_device *dev)
 {
 	bool empty;
@@ -2046,24 +2063,7 @@ static bool swp_cm_empty(struct swp_device *dev)
 
 void swp_cm_device_gone(struct swp_device *dev)
 {
-	struct swp_ep *ep = NULL;
-
 	swp_cm_device_stop(dev);
-	wait_event(swp_cm_idle, swp_cm_quiet(dev));
-	/*
-	 * iw_cm drops a CONNECT_REQUEST when its listening id is destroyed
-	 * before it got to it; nobody will answer that.  Since no id of this
-	 * device is left, such are all that remain.
-	 */
-	while ((ep = swp_cm_next(dev, ep))) {
-		mutex_lock(&ep->mutex);
-		if (ep->state == SWP_EP_REPORTED) {
-			swp_ep_end_handshake(ep);
-			ep->state = SWP_EP_DEAD;
-			swp_ep_finish(ep);
-		}
-		mutex_unlock(&ep->mutex);
-	}
 	wait_event(swp_cm_idle, swp_cm_empty(dev));
 	WARN_ON(!list_empty(&dev->listeners));
 }

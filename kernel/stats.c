@@ -29,6 +29,7 @@ static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_CONN_ACTIVE]		= { .name = "connect_active" },
 	[SWP_STAT_CONN_PASSIVE]		= { .name = "connect_passive" },
 	[SWP_STAT_CONN_FAILED]		= { .name = "connect_failed" },
+	[SWP_STAT_CONN_NOW]		= { .name = "connections_now" },
 	[SWP_STAT_MPA_BAD]		= { .name = "mpa_bad_frame" },
 	[SWP_STAT_MPA_PD_LONG]		= { .name = "mpa_long_private_data" },
 	[SWP_STAT_MPA_TIMEOUT]		= { .name = "mpa_timeout" },

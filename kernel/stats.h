@@ -38,6 +38,7 @@ enum swp_stat {
 	SWP_STAT_CONN_ACTIVE,
 	SWP_STAT_CONN_PASSIVE,
 	SWP_STAT_CONN_FAILED,
+	SWP_STAT_CONN_NOW,	/* those there are, start-up and end included */
 	SWP_STAT_MPA_BAD,	/* malformed start-up frames */
 	SWP_STAT_MPA_PD_LONG,	/* private data that iw_cm cannot carry */
 	SWP_STAT_MPA_TIMEOUT,

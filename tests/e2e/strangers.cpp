@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* What another user of the machine, or a peer, must not be able to do. */
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -96,6 +100,30 @@ TEST(Strangers, ConnectedQpIsTaken) {
     }
     expect_works(pair);
     EXPECT_LT(took([&] { pair.c().destroy_qp(); }), milliseconds(2000) * config().scale);
+}
+
+/*
+ * iw_cm drops the requests that it has not come to when their listener goes.
+ * Nobody can answer those, and they must not stay for as long as the device.
+ */
+TEST(Strangers, RequestsOfDeadListenersEnd) {
+    ParameterOverride patience("handshake_ms", "1000");
+    const uint64_t before = counters(config().peer_dev)["connections_now"];
+    const Bytes request = MpaFrame::enhanced_request({.ird = 4, .ord = 4}).bytes();
+    std::vector<Stream> peers;
+    for (int i = 0; i < 12; i++) {
+        EventChannel channel;
+        Listener listener(channel, config().peer_ns, config().peer_addr4, 64);
+        for (int n = 0; n < 24; n++) {
+            peers.emplace_back("", config().peer_addr4, listener.port());
+            peers.back().say(request);
+        }
+    }
+    /* All of them stay connected as far as they can. */
+    EXPECT_TRUE(eventually([&] {
+        return counters(config().peer_dev)["connections_now"] == before;
+    })) << counters(config().peer_dev)["connections_now"]
+        << " instead of " << before;
 }
 
 } // namespace
