@@ -36,7 +36,9 @@
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
 #include <linux/nsproxy.h>
+#include <linux/random.h>
 #include <linux/sched.h>
+#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <net/addrconf.h>
 #include <net/ipv6.h>
@@ -60,6 +62,9 @@
 
 /* iw_cm is short of memory for the answer to a connect: times to try */
 #define SWP_REPLY_TRIES		200
+
+/* Hash table of the sources of a listener's pending connections */
+#define SWP_SOURCES		64
 
 /* accept() is short of memory: again, milliseconds */
 #define SWP_ACCEPT_RETRY_MS	20
@@ -105,6 +110,8 @@ struct swp_ep {
 	struct net *net;		/* active, until RUNNING; with reference */
 	struct swp_listener *lis;	/* passive, until RUNNING; with reference */
 	struct list_head lis_entry;	/* lis->lock: pending or reported */
+	struct hlist_node source_entry;	/* lis->lock: while pending */
+	u64 source;			/* of whom it is, swp_source() */
 	struct iw_cm_id *id;		/* with reference; passive: from accept on */
 	struct swp_qp *qp;		/* until RUNNING; with reference */
 	u32 qpn;
@@ -147,6 +154,8 @@ struct swp_listener {
 	struct list_head pending;	/* endpoints up to OFFERING */
 	u32 npending;
 	struct list_head reported;	/* and those in REPORTED */
+	/* pending, by the source of the connection */
+	struct hlist_head sources[SWP_SOURCES];
 };
 
 static struct workqueue_struct *swp_cm_wq;
@@ -156,6 +165,7 @@ static struct workqueue_struct *swp_cm_wq;
  */
 static struct workqueue_struct *swp_cm_ordered_wq;
 static DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
+static siphash_key_t swp_source_key;
 static DEFINE_MUTEX(hub_mutex);
 static LIST_HEAD(hubs);
 /*
@@ -288,6 +298,14 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 	return ep;
 }
 
+static void swp_listener_pending_less(struct swp_listener *lis,
+				      struct swp_ep *ep)
+{
+	lockdep_assert_held(&lis->lock);
+	hlist_del_init(&ep->source_entry);
+	lis->npending--;
+}
+
 /* No answer finds the endpoint any more.  Under ep->mutex. */
 static void swp_ep_drop_handle(struct swp_ep *ep)
 {
@@ -307,7 +325,7 @@ static void swp_ep_end_handshake(struct swp_ep *ep)
 		spin_lock_bh(&lis->lock);
 		list_del_init(&ep->lis_entry);
 		if (ep->state < SWP_EP_REPORTED)
-			lis->npending--;
+			swp_listener_pending_less(lis, ep);
 		spin_unlock_bh(&lis->lock);
 		ep->lis = NULL;
 		swp_listener_put(lis);
@@ -1043,7 +1061,7 @@ static void swp_ep_offer(struct swp_ep *ep)
 	if (!ret) {
 		ep->state = SWP_EP_REPORTED;
 		list_move_tail(&ep->lis_entry, &lis->reported);
-		lis->npending--;
+		swp_listener_pending_less(lis, ep);
 	}
 	spin_unlock_bh(&lis->lock);
 	if (ret == -ENOMEM) {
@@ -1504,18 +1522,56 @@ static void swp_hub_stray(struct swp_hub *hub, struct swp_llp *llp,
 	swp_llp_put(llp);
 }
 
-/* Gives the endpoint to the listener; false: too many, or it is closing. */
-static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep)
+/* Whom a peer's address belongs to: one IPv4 address, or one /64. */
+static u64 swp_source(const struct sockaddr_storage *remote)
 {
+	if (remote->ss_family == AF_INET)
+		return (__force u32)
+		       ((const struct sockaddr_in *)remote)->sin_addr.s_addr;
+	return get_unaligned((const u64 *)
+			     &((const struct sockaddr_in6 *)remote)->sin6_addr);
+}
+
+/*
+ * Half of what a listener takes is for whoever comes first; of the other half no
+ * source gets more than its share, so that one alone can't keep others out.
+ */
+static bool swp_listener_has_room(struct swp_listener *lis,
+				  struct hlist_head *sources, u64 source)
+{
+	u32 max = READ_ONCE(swp_params.max_pending);
+	u32 share = READ_ONCE(swp_params.max_pending_source);
+	struct swp_ep *ep;
+	u32 n = 0;
+
+	if (lis->npending >= max)
+		return false;
+	if (lis->npending < max / 2)
+		return true;
+	hlist_for_each_entry(ep, sources, source_entry)
+		if (ep->source == source && ++n >= share)
+			return false;
+	return true;
+}
+
+/* Gives the endpoint to the listener; false: too many, or it is closing. */
+static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep,
+			       const struct sockaddr_storage *remote)
+{
+	struct hlist_head *sources;
 	bool ok;
 
+	ep->source = swp_source(remote);
+	sources = lis->sources + siphash_1u64(ep->source, &swp_source_key) %
+				 SWP_SOURCES;
 	spin_lock_bh(&lis->lock);
-	ok = !lis->dead && lis->npending < swp_params.max_pending;
+	ok = !lis->dead && swp_listener_has_room(lis, sources, ep->source);
 	if (ok) {
 		kref_get(&lis->ref);
 		ep->lis = lis;
 		lis->npending++;
 		list_add_tail(&ep->lis_entry, &lis->pending);
+		hlist_add_head(&ep->source_entry, sources);
 	}
 	spin_unlock_bh(&lis->lock);
 	return ok;
@@ -1545,7 +1601,7 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	mutex_lock(&ep->mutex);
 	kref_get(&ep->ref);
 	ep->llp = llp;
-	if (!swp_listener_admit(lis, ep)) {
+	if (!swp_listener_admit(lis, ep, &remote)) {
 		swp_stat_inc(lis->dev, PENDING_DROP);
 		swp_ep_discard(ep, -ENOBUFS, SWP_DROP_RST);
 	} else {
@@ -2072,6 +2128,7 @@ int swp_cm_init(void)
 {
 	int ret;
 
+	get_random_bytes(&swp_source_key, sizeof(swp_source_key));
 	ret = swp_llp_init();
 	if (ret)
 		return ret;

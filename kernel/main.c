@@ -26,6 +26,7 @@ struct swp_params swp_params = {
 	.user_share = 25,
 	.reserved_share = 10,
 	.max_pending = 4096,
+	.max_pending_source = 512,
 	.handshake_ms = 10000,
 	.reply_ms = 60000,
 	.mpa_rev = 2,
@@ -118,6 +119,9 @@ MODULE_PARM_DESC(reserved_share, "percent of the same that all ordinary users le
 module_param_cb(max_pending, &bounded_ops, SWP_BOUNDED(max_pending, INT_MAX),
 		0644);
 MODULE_PARM_DESC(max_pending, "MPA handshakes in progress per listener (4096)");
+module_param_cb(max_pending_source, &bounded_ops,
+		SWP_BOUNDED(max_pending_source, INT_MAX), 0644);
+MODULE_PARM_DESC(max_pending_source, "MPA handshakes of one address, or IPv6 /64, per listener once half of max_pending are taken (512)");
 module_param_cb(handshake_ms, &bounded_ops, SWP_BOUNDED(handshake_ms, INT_MAX),
 		0644);
 MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer to send its MPA Request (10000)");

@@ -47,6 +47,7 @@ struct swp_params {
 	uint user_share;	/* percent of each max_* for one ordinary user */
 	uint reserved_share;	/* percent that ordinary users leave to others */
 	uint max_pending;	/* MPA handshakes in progress per listener */
+	uint max_pending_source;	/* of those one source's, once half are taken */
 	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
 	uint reply_ms;		/* time for an MPA Reply, milliseconds */
 	/* struct swp_policy of devices to come */

@@ -126,4 +126,37 @@ TEST(Strangers, RequestsOfDeadListenersEnd) {
         << " instead of " << before;
 }
 
+/* One source alone does not keep others out. */
+TEST(Strangers, OneSourceDoesNotTakeAll) {
+    ParameterOverride all("max_pending", "32"), share("max_pending_source", "4");
+    const std::string netdev = netdev_of(config().dev);
+    const std::string other = "10.77.0.78";
+    must_shell("ip addr add " + other + "/24 dev " + netdev);
+    {
+        EventChannel server_channel, client_channel;
+        Listener listener(server_channel, config().peer_ns, config().peer_addr4, 16);
+        const uint64_t before = counters(config().peer_dev)["pending_limit_drop"];
+        std::vector<Stream> silent;
+        for (int i = 0; i < 40; i++) {
+            try {
+                silent.emplace_back("", config().peer_addr4, listener.port());
+            } catch (const Failure &) {
+                /* reset at once */
+            }
+        }
+        EXPECT_TRUE(eventually([&] {
+            return counters(config().peer_dev)["pending_limit_drop"] == before + 40 - 16;
+        })) << counters(config().peer_dev)["pending_limit_drop"] - before;
+
+        CmId id = resolve(client_channel, "", config().peer_addr4, listener.port(), other);
+        Endpoint client(client_channel, std::move(id), {});
+        start_connect(client);
+        CmEvent request = server_channel.expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
+        Endpoint server(server_channel, CmId(request.id), {});
+        accept(server);
+        client.expect(RDMA_CM_EVENT_ESTABLISHED);
+    }
+    must_shell("ip addr del " + other + "/24 dev " + netdev);
+}
+
 } // namespace
