@@ -66,6 +66,9 @@
 /* Hash table of the sources of a listener's pending connections */
 #define SWP_SOURCES		64
 
+/* Connections taken from a listening socket before others get a turn */
+#define SWP_ACCEPT_BATCH	64
+
 /* accept() is short of memory: again, milliseconds */
 #define SWP_ACCEPT_RETRY_MS	20
 
@@ -182,9 +185,16 @@ static const struct swp_conn_ops swp_ep_conn_ops;
 
 /* Listener and endpoint lifetime ------------------------------------------- */
 
+/* The device waits for this, so whoever has a reference may use lis->dev. */
 static void swp_listener_free(struct kref *ref)
 {
-	kfree(container_of(ref, struct swp_listener, ref));
+	struct swp_listener *lis = container_of(ref, struct swp_listener, ref);
+
+	spin_lock_bh(&lis->dev->cm_lock);
+	lis->dev->num_listeners--;
+	spin_unlock_bh(&lis->dev->cm_lock);
+	wake_up_all(&swp_cm_idle);
+	kfree(lis);
 }
 
 static void swp_listener_put(struct swp_listener *lis)
@@ -1624,8 +1634,9 @@ static void swp_hub_accept(struct work_struct *work)
 	struct swp_hub *hub = container_of(to_delayed_work(work),
 					   struct swp_hub, accept_work);
 	struct swp_llp *llp;
+	int n;
 
-	for (;;) {
+	for (n = 0; n < SWP_ACCEPT_BATCH; n++) {
 		llp = swp_lls_accept(&hub->lls);
 		if (PTR_ERR(llp) == -EAGAIN)
 			return;
@@ -1634,6 +1645,10 @@ static void swp_hub_accept(struct work_struct *work)
 		else if (PTR_ERR(llp) != -ECONNABORTED)
 			break;
 		cond_resched();
+	}
+	if (n == SWP_ACCEPT_BATCH) {
+		queue_delayed_work(swp_cm_wq, &hub->accept_work, 0);
+		return;
 	}
 	pr_warn_ratelimited("accept: %ld, trying again\n", PTR_ERR(llp));
 	queue_delayed_work(swp_cm_wq, &hub->accept_work,
@@ -1792,6 +1807,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 
 	mutex_lock(&hub_mutex);
 	spin_lock_bh(&dev->cm_lock);
+	dev->num_listeners++;
 	if (dev->cm_dead || !net)
 		ret = -ENODEV;
 	else
@@ -2112,7 +2128,7 @@ static bool swp_cm_empty(struct swp_device *dev)
 	bool empty;
 
 	spin_lock_bh(&dev->cm_lock);
-	empty = list_empty(&dev->eps);
+	empty = list_empty(&dev->eps) && !dev->num_listeners;
 	spin_unlock_bh(&dev->cm_lock);
 	return empty;
 }

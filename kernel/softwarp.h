@@ -130,6 +130,7 @@ struct swp_device {
 	spinlock_t cm_lock;		/* protects the lists below */
 	struct list_head eps;		/* struct swp_ep */
 	struct list_head listeners;	/* struct swp_listener */
+	u32 num_listeners;		/* that are not freed */
 	bool cm_dead;			/* going away: no new endpoints */
 };
 

@@ -159,4 +159,33 @@ TEST(Strangers, OneSourceDoesNotTakeAll) {
     must_shell("ip addr del " + other + "/24 dev " + netdev);
 }
 
+/* Two devices listen on one socket; one comes and goes while connections come in for it. */
+TEST(Strangers, DeviceGoesUnderASharedListener) {
+    TwoHosts hosts;
+    in_namespace(hosts.ns_b, [&] {
+        require(link_add("e2e_shared_lo", "lo", hosts.ns_b).status == 0, "rdma link add");
+    });
+    EventChannel channel;
+    Listener listener(channel, hosts.ns_b, "0.0.0.0", 64);
+    std::atomic<bool> over{false};
+    std::thread flood([&] {
+        in_namespace(hosts.ns_a, [&] {
+            Address to = address(hosts.addr_b, listener.port());
+            while (!over) {
+                Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+                connect(fd.get(), &to.generic, sizeof(to.v4));
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+            }
+        });
+    });
+    for (int i = 0; i < 10; i++) {
+        EXPECT_EQ(link_delete(hosts.dev_b).status, 0);
+        EXPECT_EQ(link_add(hosts.dev_b, hosts.netdev_b, hosts.ns_b).status, 0);
+    }
+    over = true;
+    flood.join();
+    expect_route_works({hosts.ns_b, "0.0.0.0", hosts.ns_a, hosts.addr_b, ""});
+    EXPECT_EQ(link_delete("e2e_shared_lo").status, 0);
+}
+
 } // namespace
