@@ -373,6 +373,21 @@ static void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how)
 }
 
 /*
+ * A rejection ends MPA, not the stream: the consumer of startup.h may go on with
+ * its socket.  Under ep->mutex.
+ */
+static void swp_ep_give_back(struct swp_ep *ep)
+{
+	struct swp_llp *llp = ep->llp;
+
+	if (!llp || !ep->user || !ep->user->rejected)
+		return;
+	ep->llp = NULL;
+	swp_llp_set_owner(llp, NULL, NULL);
+	ep->user->rejected(ep->ctx, swp_llp_give_back(llp));
+}
+
+/*
  * The end: the first reference goes.  Once per endpoint, by a caller that has
  * a reference of its own.
  */
@@ -713,6 +728,8 @@ static void swp_ep_connect_failed(struct swp_ep *ep, int err,
 				  const struct swp_mpa_frame *f,
 				  enum swp_drop how)
 {
+	if (err == -ECONNREFUSED && f)
+		swp_ep_give_back(ep);
 	swp_ep_drop_llp(ep, how);
 	swp_ep_end_handshake(ep);
 	ep->state = SWP_EP_DEAD;
@@ -1906,60 +1923,67 @@ static int swp_startup_check(const struct swp_startup_param *p)
 	return ret;
 }
 
-struct swp_startup *swp_startup(const struct swp_startup_param *p)
+/* What the consumer asks for, into the endpoint.  Under ep->mutex. */
+static int swp_startup_fill(struct swp_ep *ep,
+			    const struct swp_startup_param *p)
 {
-	bool initiator = p->role == SWP_STARTUP_INITIATOR;
-	struct swp_device *dev = to_swp_dev(p->qp->device);
+	struct swp_handshake *hs = ep->hs;
+	struct swp_qp *qp = to_swp_qp(p->qp);
 	struct sockaddr_storage local;
-	struct swp_handshake *hs;
-	struct swp_llp *llp;
-	struct swp_ep *ep;
 	int ret;
 
-	ret = swp_startup_check(p);
-	if (ret) {
-		sock_release(p->sock);
-		return ERR_PTR(ret);
-	}
-	llp = swp_llp_create(p->sock);
-	if (IS_ERR(llp))
-		return ERR_CAST(llp);
-	ep = swp_ep_new(dev, initiator ? SWP_EP_CONNECTING :
-					 SWP_EP_WAIT_REQUEST);
-	if (IS_ERR(ep)) {
-		swp_llp_abort(llp);
-		swp_llp_put(llp);
-		return ERR_CAST(ep);
-	}
-
-	mutex_lock(&ep->mutex);
-	kref_get(&ep->ref);	/* the handle */
-	hs = ep->hs;
-	ep->llp = llp;
-	ret = swp_qp_claim(to_swp_qp(p->qp), ep);
-	if (ret)
-		goto err;
-	ep->qp = to_swp_qp(p->qp);
-	swp_qp_get(ep->qp);
-	ep->qpn = ep->qp->qpn;
 	if (p->p2p != SWP_STARTUP_P2P_POLICY)
 		hs->policy.p2p = p->p2p == SWP_STARTUP_P2P_ON;
 	hs->ird = p->ird;
 	hs->ord = p->ord;
 	swp_local_init(hs, p->ird, p->ord);
 	/* nothing but the log needs them */
-	swp_llp_names(llp, &local, &hs->remote, NULL);
-	if (initiator) {
+	swp_llp_names(ep->llp, &local, &hs->remote, NULL);
+	if (p->role == SWP_STARTUP_INITIATOR) {
 		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
-		ret = -EINVAL;
 		if (p->private_data_len > swp_mpa_pd_room(&hs->mine))
-			goto err;
+			return -EINVAL;
 		hs->pd_len = p->private_data_len;
 		memcpy(hs->pd, p->private_data, p->private_data_len);
 	} else if (p->octets_len) {
 		hs->got = p->octets_len;
 		memcpy(hs->in, p->octets, p->octets_len);
 	}
+	ret = swp_qp_claim(qp, ep);
+	if (ret)
+		return ret;
+	swp_qp_get(qp);
+	ep->qp = qp;
+	ep->qpn = qp->qpn;
+	return 0;
+}
+
+struct swp_startup *swp_startup(const struct swp_startup_param *p)
+{
+	struct swp_device *dev = to_swp_dev(p->qp->device);
+	struct swp_llp *llp;
+	struct swp_ep *ep;
+	int ret;
+
+	ret = swp_startup_check(p);
+	if (ret)
+		return ERR_PTR(ret);
+	llp = swp_llp_create(p->sock);
+	if (IS_ERR(llp))
+		return ERR_CAST(llp);
+	ep = swp_ep_new(dev, p->role == SWP_STARTUP_INITIATOR ?
+			     SWP_EP_CONNECTING : SWP_EP_WAIT_REQUEST);
+	if (IS_ERR(ep)) {
+		swp_llp_give_back(llp);
+		return ERR_CAST(ep);
+	}
+
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);	/* the handle */
+	ep->llp = llp;
+	ret = swp_startup_fill(ep, p);
+	if (ret)
+		goto err;
 	ep->user = p->ops;
 	ep->ctx = p->ctx;
 	swp_ep_start_timer(ep, swp_params.handshake_ms);
@@ -1970,6 +1994,8 @@ struct swp_startup *swp_startup(const struct swp_startup_param *p)
 	return (struct swp_startup *)ep;
 
 err:
+	ep->llp = NULL;
+	swp_llp_give_back(llp);
 	swp_ep_discard(ep, ret, SWP_DROP_RST);
 	swp_ep_release(ep);
 	return ERR_PTR(ret);
@@ -2033,6 +2059,7 @@ int swp_startup_reject(struct swp_startup *s, const void *private_data, u16 len)
 		ret = -EINVAL;
 	} else {
 		swp_ep_send_refusal(ep, private_data, len);
+		swp_ep_give_back(ep);
 		swp_ep_discard(ep, -ECONNREFUSED, SWP_DROP_FIN);
 	}
 	mutex_unlock(&ep->mutex);

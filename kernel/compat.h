@@ -99,11 +99,15 @@ static inline void swp_sk_hold_net(struct sock *sk)
  * sends in softirq context; since 6.2 that has a switch, before it followed
  * from sk_allocation.
  */
-static inline void swp_sk_no_task_frag(struct sock *sk)
+static inline bool swp_sk_set_task_frag(struct sock *sk, bool use)
 {
+	bool before = true;
+
 #ifdef SWP_HAVE_SK_USE_TASK_FRAG
-	sk->sk_use_task_frag = false;
+	before = sk->sk_use_task_frag;
+	sk->sk_use_task_frag = use;
 #endif
+	return before;
 }
 
 /*

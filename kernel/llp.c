@@ -116,8 +116,10 @@ static void swp_llp_free_work(struct work_struct *work)
 {
 	struct swp_llp *llp = container_of(work, struct swp_llp, free_work);
 
-	swp_llp_unhook(llp);
-	sock_release(llp->sock);
+	if (llp->sock) {
+		swp_llp_unhook(llp);
+		sock_release(llp->sock);
+	}
 	kfree_rcu(llp, rcu);
 }
 
@@ -126,20 +128,31 @@ struct swp_llp *swp_llp_create(struct socket *sock)
 	struct sock *sk = sock->sk;
 	struct swp_llp *llp;
 
-	llp = kzalloc(sizeof(*llp), GFP_KERNEL);
-	if (!llp) {
-		sock_release(sock);
+	llp = kzalloc(sizeof(*llp), GFP_KERNEL_ACCOUNT);
+	if (!llp)
 		return ERR_PTR(-ENOMEM);
-	}
 	kref_init(&llp->ref);
 	INIT_WORK(&llp->free_work, swp_llp_free_work);
 	llp->sock = sock;
 
+	llp->saved_allocation = sk->sk_allocation;
 	sk->sk_allocation = GFP_ATOMIC;
-	swp_sk_no_task_frag(sk);
+	llp->saved_task_frag = swp_sk_set_task_frag(sk, false);
 	tcp_sock_set_nodelay(sk);
 	swp_llp_hook(llp);
 	return llp;
+}
+
+struct socket *swp_llp_give_back(struct swp_llp *llp)
+{
+	struct socket *sock = llp->sock;
+
+	swp_llp_unhook(llp);
+	sock->sk->sk_allocation = llp->saved_allocation;
+	swp_sk_set_task_frag(sock->sk, llp->saved_task_frag);
+	llp->sock = NULL;
+	swp_llp_put(llp);
+	return sock;
 }
 
 void swp_llp_get(struct swp_llp *llp)
@@ -284,6 +297,7 @@ struct swp_llp *swp_llp_open(struct net *net,
 {
 	struct sockaddr_storage any_port = *local;
 	struct socket *sock;
+	struct swp_llp *llp;
 	int ret;
 
 	ret = swp_sock_open(net, local->ss_family, tos, &sock);
@@ -299,7 +313,10 @@ struct swp_llp *swp_llp_open(struct net *net,
 		sock_release(sock);
 		return ERR_PTR(ret);
 	}
-	return swp_llp_create(sock);
+	llp = swp_llp_create(sock);
+	if (IS_ERR(llp))
+		sock_release(sock);
+	return llp;
 }
 
 int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote)
@@ -449,6 +466,7 @@ void swp_lls_close(struct swp_lls *lls)
 struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 {
 	struct socket *sock;
+	struct swp_llp *llp;
 	struct sock *sk;
 	int ret;
 
@@ -460,7 +478,10 @@ struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 	write_lock_bh(&sk->sk_callback_lock);
 	sk->sk_data_ready = lls->saved_data_ready;
 	write_unlock_bh(&sk->sk_callback_lock);
-	return swp_llp_create(sock);
+	llp = swp_llp_create(sock);
+	if (IS_ERR(llp))
+		sock_release(sock);
+	return llp;
 }
 
 int swp_llp_init(void)

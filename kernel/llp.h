@@ -44,17 +44,25 @@ struct swp_llp {
 	void (*saved_write_space)(struct sock *sk);
 	void (*saved_state_change)(struct sock *sk);
 	void (*saved_error_report)(struct sock *sk);
+	gfp_t saved_allocation;
+	bool saved_task_frag;
 	struct work_struct free_work;
 	struct rcu_head rcu;
 };
 
 /*
  * Wrap a TCP socket (connected, connecting or just accepted) and hook its
- * callbacks.  Takes over @sock, also on failure.  Process context.
+ * callbacks.  Takes over @sock unless it fails.  Process context.
  * Sets what every softwarp stream needs: TCP_NODELAY, atomic allocation, no
  * task frag.  Returns an LLP with one reference or an ERR_PTR.
  */
 struct swp_llp *swp_llp_create(struct socket *sock);
+
+/*
+ * The socket as it was, but for TCP_NODELAY, from an LLP to which nobody else
+ * has a reference; that reference is gone, too.  Process context.
+ */
+struct socket *swp_llp_give_back(struct swp_llp *llp);
 
 void swp_llp_get(struct swp_llp *llp);
 /* Any context; the socket itself is released from a work item. */

@@ -14,6 +14,9 @@
  *         ops->closed()                   the stream has ended; the last call
  *     swp_startup_put(s)                  gives back the handle
  *
+ * A rejection, sent or received, leaves the stream to the consumers (RFC 5044
+ * section 7.1.4.2): rejected() gives the socket back.
+ *
  * disconnect() and closed() come after done(0) only.  A connection is closed by
  * ib_modify_qp() to SQD or ERR; destroying the QP ends a start-up as well, with
  * done(-ECONNABORTED).  Policy of the device (its mpa/ directory) applies.
@@ -48,11 +51,18 @@ struct swp_startup_peer {
 };
 
 /*
- * request() and done() are called in process context and may sleep, but not
+ * request(), rejected() and done() are called in process context and may sleep, but not
  * destroy the QP.  disconnect() and closed() must not sleep.
  */
 struct swp_startup_ops {
 	void (*request)(void *ctx, const struct swp_startup_peer *peer);
+	/*
+	 * Start-up ended with a rejection, ours or the peer's; done() follows.
+	 * @sock is the consumer's again, connected, in streaming mode behind the
+	 * Reply.  What came meanwhile waits in it; its callbacks are those it had,
+	 * TCP_NODELAY is on.  Without this op the socket is closed (FIN).
+	 */
+	void (*rejected)(void *ctx, struct socket *sock);
 	/*
 	 * @peer: its Reply or Request, or NULL when there was none
 	 * @status: 0, or why it failed: -ECONNREFUSED rejected, -EPROTO the peer
@@ -91,10 +101,11 @@ struct swp_startup_param {
 /*
  * swp_startup - begin start-up on a socket.  Process context.
  *
- * Takes over @sock, and closes it when it fails.  The first call of an op may
- * come before this one returns.  Returns a handle with a reference, or an
- * ERR_PTR: -EINVAL for parameters that make no sense, -ENOTCONN, -ENODEV when
- * the device is going away, -ENOMEM.
+ * Takes over @sock; when it fails the socket stays the caller's, as it was but
+ * for TCP_NODELAY.  The first call of an op may come before this one returns.
+ * Returns a handle with a reference, or an ERR_PTR: -EINVAL for parameters that
+ * make no sense, -ENOTCONN, -EISCONN when the QP has a stream or another
+ * start-up, -ENODEV when the device is going away, -ENOMEM.
  */
 struct swp_startup *swp_startup(const struct swp_startup_param *param);
 

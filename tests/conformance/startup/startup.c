@@ -83,6 +83,13 @@ static void on_request(void *ctx, const struct swp_startup_peer *peer)
 	complete(&e->asked);
 }
 
+static void on_rejected(void *ctx, struct socket *sock)
+{
+	struct end *e = ctx;
+
+	e->sock = sock;
+}
+
 static void on_done(void *ctx, int status, const struct swp_startup_peer *peer)
 {
 	struct end *e = ctx;
@@ -109,6 +116,7 @@ static void on_closed(void *ctx, int error)
 
 static const struct swp_startup_ops ops = {
 	.request = on_request,
+	.rejected = on_rejected,
 	.done = on_done,
 	.disconnect = on_disconnect,
 	.closed = on_closed,
@@ -299,8 +307,10 @@ static int start(struct end *e, struct swp_startup_param *p)
 	p->ctx = e;
 	e->sock = NULL;
 	s = p_startup(p);
-	if (IS_ERR(s))
+	if (IS_ERR(s)) {
+		e->sock = p->sock;
 		return PTR_ERR(s);
+	}
 	e->s = s;
 	return 0;
 }
@@ -400,6 +410,21 @@ static int rejected(struct end *a, struct end *b)
 	MUST(a->has_peer && a->peer.private_data_len == sizeof(reply_pd));
 	MUST(!memcmp(a->pd_octets, reply_pd, sizeof(reply_pd)));
 	MUST(p_accept(b->s, NULL, 0) == -ENOTCONN);
+	/* MPA-51: the consumers have their stream back, and may try again */
+	MUST(a->sock && b->sock);
+	MUST(!stream(a, b));
+	p_put(a->s);
+	p_put(b->s);
+	a->s = NULL;
+	b->s = NULL;
+	reinit_completion(&a->done);
+	reinit_completion(&b->asked);
+	reinit_completion(&b->done);
+	MUST(!start_responder(b, NULL, 0));
+	MUST(!start_initiator(a, NULL, 0));
+	MUST(came(&b->asked) && !p_accept(b->s, NULL, 0));
+	MUST(came(&a->done) && !a->status && came(&b->done) && !b->status);
+	MUST(!message(a, b, 1000, 3));
 	return 0;
 }
 
@@ -486,10 +511,16 @@ static int nonsense(struct end *a, struct end *b)
 	struct net *net = current->nsproxy->net_ns;
 
 	MUST(start(a, &p) == -EINVAL);
+	p.private_data_len = 509;
+	MUST(start(a, &p) == -EINVAL);
+	/* the socket is still the caller's */
+	MUST(!stream(a, b));
+	sock_release(a->sock);
 	MUST(!sock_create_kern(net, AF_INET, SOCK_STREAM, IPPROTO_TCP,
 			       &a->sock));
 	p.private_data_len = 0;
 	MUST(start(a, &p) == -ENOTCONN);
+	sock_release(a->sock);
 	MUST(!sock_create_kern(net, AF_INET, SOCK_DGRAM, IPPROTO_UDP,
 			       &a->sock));
 	MUST(start(a, &p) == -EINVAL);
