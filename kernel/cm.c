@@ -35,9 +35,11 @@
 #include <linux/delay.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
+#include <linux/memcontrol.h>
 #include <linux/nsproxy.h>
 #include <linux/random.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/siphash.h>
 #include <linux/slab.h>
 #include <net/addrconf.h>
@@ -93,10 +95,11 @@ struct swp_handshake {
 	bool retried;			/* active: with revision 1 */
 	u32 ird, ord;			/* startup: what the ULP asks for */
 	u16 pd_len;			/* active: the ULP's private data */
-	u8 pd[SWP_MPA_PD_MAX];
-	size_t got;
-	u8 in[SWP_MPA_FRAME_MAX];
-	u8 out[SWP_MPA_FRAME_MAX];
+	u8 *pd;
+	/* the peer's frame; a peer that says nothing gets room for no more */
+	size_t got, room;
+	u8 *in;
+	u8 head[SWP_MPA_HDR_LEN];
 };
 
 struct swp_ep {
@@ -151,6 +154,7 @@ struct swp_listener {
 	struct swp_hub *hub;		/* NULL: other namespace, no socket */
 	struct list_head hub_entry;	/* hub->lock */
 	struct iw_cm_id *id;
+	struct mem_cgroup *memcg;	/* pays for what strangers begin */
 
 	spinlock_t lock;		/* protects all below */
 	bool dead;			/* no event on id any more */
@@ -194,12 +198,26 @@ static void swp_listener_free(struct kref *ref)
 	lis->dev->num_listeners--;
 	spin_unlock_bh(&lis->dev->cm_lock);
 	wake_up_all(&swp_cm_idle);
+	mem_cgroup_put(lis->memcg);
 	kfree(lis);
 }
 
 static void swp_listener_put(struct swp_listener *lis)
 {
 	kref_put(&lis->ref, swp_listener_free);
+}
+
+static void swp_ep_free_handshake(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+
+	if (!hs)
+		return;
+	if (hs->in != hs->head)
+		kfree(hs->in);
+	kfree(hs->pd);
+	kfree(hs);
+	ep->hs = NULL;
 }
 
 /* The device waits for this, so whoever has a reference may use ep->dev. */
@@ -213,7 +231,7 @@ static void swp_ep_free(struct kref *ref)
 	spin_unlock_bh(&ep->dev->cm_lock);
 	wake_up_all(&swp_cm_idle);
 	mutex_destroy(&ep->mutex);
-	kfree(ep->hs);
+	swp_ep_free_handshake(ep);
 	kfree(ep);
 }
 
@@ -276,15 +294,17 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 {
 	struct swp_ep *ep;
 
-	ep = kzalloc(sizeof(*ep), GFP_KERNEL);
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
 	if (!ep)
 		return ERR_PTR(-ENOMEM);
-	ep->hs = kzalloc(sizeof(*ep->hs), GFP_KERNEL);
+	ep->hs = kzalloc(sizeof(*ep->hs), GFP_KERNEL_ACCOUNT);
 	if (!ep->hs) {
 		kfree(ep);
 		return ERR_PTR(-ENOMEM);
 	}
 	kref_init(&ep->ref);
+	ep->hs->in = ep->hs->head;
+	ep->hs->room = sizeof(ep->hs->head);
 	ep->dev = dev;
 	swp_policy_read(dev, &ep->hs->policy);
 	ep->hs->max_rev = ep->hs->policy.revision;
@@ -630,6 +650,30 @@ static void swp_stream_init(struct swp_stream_params *p,
 	};
 }
 
+/* Room for @len octets of the peer's frame, at the expense of the listener. */
+static int swp_handshake_room(struct swp_handshake *hs, size_t len,
+			      const struct swp_listener *lis)
+{
+	struct mem_cgroup *old = NULL;
+	u8 *in;
+
+	if (len <= hs->room)
+		return 0;
+	if (lis)
+		old = set_active_memcg(lis->memcg);
+	in = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	if (lis)
+		set_active_memcg(old);
+	if (!in)
+		return -ENOMEM;
+	memcpy(in, hs->in, hs->got);
+	if (hs->in != hs->head)
+		kfree(hs->in);
+	hs->in = in;
+	hs->room = len;
+	return 0;
+}
+
 /*
  * Reads what there is of a frame and nothing of what follows it.  0 when the
  * frame is complete, -EAGAIN, -ECONNRESET at the end of the stream, the
@@ -646,6 +690,9 @@ static int swp_ep_gather(struct swp_ep *ep, enum swp_mpa_kind kind,
 		ret = swp_mpa_decode(kind, hs->max_rev, hs->in, hs->got, f,
 				     &need);
 		if (ret != -EAGAIN)
+			return ret;
+		ret = swp_handshake_room(hs, need, ep->lis);
+		if (ret)
 			return ret;
 		ret = swp_llp_recv(ep->llp, hs->in + hs->got, need - hs->got);
 		if (ret < 0)
@@ -681,11 +728,12 @@ static bool swp_pd_too_long(struct swp_ep *ep, const char *what,
 static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 			     const struct swp_mpa_frame *f)
 {
-	int len = swp_mpa_encode(kind, f, ep->hs->out);
+	u8 out[SWP_MPA_FRAME_MAX];
+	int len = swp_mpa_encode(kind, f, out);
 
 	if (len < 0)
 		return len;
-	return swp_llp_send(ep->llp, ep->hs->out, len);
+	return swp_llp_send(ep->llp, out, len);
 }
 
 /* RFC 6581 section 8: tells why the stream cannot be used. */
@@ -719,6 +767,18 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
 	if (!swp_llp_send(ep->llp, buf, len))
 		swp_stat_terminate(ep->dev, true, term.layer, term.etype,
 				   term.code);
+}
+
+/* Keeps the ULP's private data for the Request. */
+static int swp_handshake_pd(struct swp_handshake *hs, const void *pd, u16 len)
+{
+	if (!len)
+		return 0;
+	hs->pd = kmemdup(pd, len, GFP_KERNEL_ACCOUNT);
+	if (!hs->pd)
+		return -ENOMEM;
+	hs->pd_len = len;
+	return 0;
 }
 
 /* Active side -------------------------------------------------------------- */
@@ -853,8 +913,7 @@ static void swp_ep_start_active(struct swp_ep *ep,
 	ep->llp = NULL;
 	swp_ep_end_handshake(ep);
 	swp_ep_reply_event(ep, 0, reply);
-	kfree(ep->hs);
-	ep->hs = NULL;
+	swp_ep_free_handshake(ep);
 	swp_ep_told_up(ep);
 }
 
@@ -988,11 +1047,10 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	ret = -EINVAL;
 	if (param->private_data_len > swp_mpa_pd_room(&ep->hs->mine))
 		goto err;
-	ep->hs->pd_len = param->private_data_len;
-	if (param->private_data_len)
-		memcpy(ep->hs->pd, param->private_data,
-		       param->private_data_len);
-
+	ret = swp_handshake_pd(ep->hs, param->private_data,
+			       param->private_data_len);
+	if (ret)
+		goto err;
 	ret = swp_ep_take_qp(ep, id, param->qpn);
 	if (ret)
 		goto err;
@@ -1304,8 +1362,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		.ord = swp_event_depth(&hs->peer, hs->peer.ord),
 	};
 	WARN_ON_ONCE(id->event_handler(id, &ev));
-	kfree(ep->hs);
-	ep->hs = NULL;
+	swp_ep_free_handshake(ep);
 	swp_ep_told_up(ep);
 	swp_ep_release(ep);
 	return 0;
@@ -1608,6 +1665,7 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 {
 	struct sockaddr_storage local, remote;
 	struct swp_listener *lis;
+	struct mem_cgroup *old;
 	struct swp_ep *ep;
 	int ifindex;
 
@@ -1622,7 +1680,9 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 		return;
 	}
 
+	old = set_active_memcg(lis->memcg);
 	ep = swp_ep_new(lis->dev, SWP_EP_WAIT_REQUEST);
+	set_active_memcg(old);
 	if (IS_ERR(ep))
 		goto err_abort;
 	mutex_lock(&ep->mutex);
@@ -1808,7 +1868,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	    id->m_local_addr.ss_family != AF_INET6)
 		return -EAFNOSUPPORT;
 
-	lis = kzalloc(sizeof(*lis), GFP_KERNEL);
+	lis = kzalloc(sizeof(*lis), GFP_KERNEL_ACCOUNT);
 	if (!lis)
 		return -ENOMEM;
 	kref_init(&lis->ref);
@@ -1817,6 +1877,8 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	INIT_LIST_HEAD(&lis->reported);
 	lis->dev = dev;
 	lis->id = id;
+	/* NULL or the root's for a listener of the kernel */
+	lis->memcg = get_mem_cgroup_from_mm(current->mm);
 
 	rcu_read_lock();
 	net = maybe_get_net(dev_net(dev->netdev));
@@ -1943,12 +2005,16 @@ static int swp_startup_fill(struct swp_ep *ep,
 		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
 		if (p->private_data_len > swp_mpa_pd_room(&hs->mine))
 			return -EINVAL;
-		hs->pd_len = p->private_data_len;
-		memcpy(hs->pd, p->private_data, p->private_data_len);
-	} else if (p->octets_len) {
+		ret = swp_handshake_pd(hs, p->private_data,
+				       p->private_data_len);
+	} else {
+		ret = swp_handshake_room(hs, p->octets_len, NULL);
+		if (!ret && p->octets_len)
+			memcpy(hs->in, p->octets, p->octets_len);
 		hs->got = p->octets_len;
-		memcpy(hs->in, p->octets, p->octets_len);
 	}
+	if (ret)
+		return ret;
 	ret = swp_qp_claim(qp, ep);
 	if (ret)
 		return ret;
@@ -2039,8 +2105,7 @@ int swp_startup_accept(struct swp_startup *s, const void *private_data, u16 len)
 		goto out;
 	}
 	swp_ep_user_done(ep, 0, &hs->peer);
-	kfree(ep->hs);
-	ep->hs = NULL;
+	swp_ep_free_handshake(ep);
 	swp_ep_told_up(ep);
 out:
 	mutex_unlock(&ep->mutex);
