@@ -77,6 +77,7 @@ static void swp_llp_hook(struct swp_llp *llp)
 
 	lock_sock(sk);
 	/* a socket that was handed over may not have been made so */
+	llp->saved_urginline = sock_flag(sk, SOCK_URGINLINE);
 	sock_set_flag(sk, SOCK_URGINLINE);
 	swp_llp_forget_urgent(sk);
 	write_lock_bh(&sk->sk_callback_lock);
@@ -148,6 +149,9 @@ struct socket *swp_llp_give_back(struct swp_llp *llp)
 	struct socket *sock = llp->sock;
 
 	swp_llp_unhook(llp);
+	lock_sock(sock->sk);
+	sock_valbool_flag(sock->sk, SOCK_URGINLINE, llp->saved_urginline);
+	release_sock(sock->sk);
 	sock->sk->sk_allocation = llp->saved_allocation;
 	swp_sk_set_task_frag(sock->sk, llp->saved_task_frag);
 	llp->sock = NULL;

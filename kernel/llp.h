@@ -46,6 +46,7 @@ struct swp_llp {
 	void (*saved_error_report)(struct sock *sk);
 	gfp_t saved_allocation;
 	bool saved_task_frag;
+	bool saved_urginline;
 	struct work_struct free_work;
 	struct rcu_head rcu;
 };
