@@ -40,6 +40,8 @@ static void *alloc_ring_mem(u32 bytes, bool charge)
 		pages[i] = alloc_page(gfp);
 		if (!pages[i])
 			goto err;
+		if (!(i % 64))
+			cond_resched();
 	}
 	/* vfree() gives the pages back, too, and frees the array */
 	mem = vmap(pages, n, VM_MAP | VM_USERMAP | VM_MAP_PUT_PAGES,
