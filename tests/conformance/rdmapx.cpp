@@ -1038,7 +1038,9 @@ const Fault kFaults[] = {
     /* Alignment: of the memory, wherever the offset puts it */
     {"Offset1", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(1))), 0, 2, 0x07, kReq},
     {"Offset4", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(4))), 0, 2, 0x07, kReq},
-    {"Offset4092", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(4092))), 0, 2, 0x07, kReq},
+    {"Offset4084", "RDMAPX-10", ULPDU(add_at(m.good.rkey(), m.good.addr(4084))), 0, 2, 0x07, kReq},
+    {"BoundsBeforeAddress", "RDMAPX-10 RDMAPX-15", ULPDU(add_at(m.good.rkey(), m.good.addr(4092))),
+     0, 1, 0x01, kAcc},
     {"OddAddress", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 0)), 0, 2, 0x07, kReq},
     {"OddAddress8", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 8)), 0, 2, 0x07, kReq},
     {"OddAddress5", "RDMAPX-10", ULPDU(add_at(m.odd->rkey, 5)), 0, 2, 0x07, kReq},
