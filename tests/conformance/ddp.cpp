@@ -501,6 +501,59 @@ TEST(DdpSegments, NoMessageIsTooLong) {
     link.expect_disconnected();
 }
 
+/* As many as were agreed, no power of two, while their count goes from 2^32 - 1 to 0. */
+TEST(DdpSegments, CountsOfReadsWrap) {
+    REQ("DDP-10");
+    constexpr uint16_t kReads = 5;
+    constexpr uint32_t kFrom = 0xfffffffd;
+    const char *module = getenv("SOFTWARP_PRESET");
+    ASSERT_NE(module, nullptr) << "SOFTWARP_PRESET has to name preset.ko";
+    Link link({.enhanced = Enhanced{.ird = kReads, .ord = kReads},
+               .qp = {.send_wr = 256, .ird = kReads, .ord = kReads}});
+    Region memory(link.pd(), 4096);
+    fill(memory.at(0), 4096, 3);
+    link.recv(99, {memory.sge(4000, 8)});
+    link.say(Untagged{.msn = 1});
+    expect_success(link.rcq(), 99, IBV_WC_RECV, 0);
+    in_namespace(ns_of(Role::responder), [&] {
+        must_shell(fmt::format("insmod {} netdev={} qpn={} msn={} reads={} && rmmod preset", module,
+                               netdev_of(device_of(Role::responder), ns_of(Role::responder)),
+                               link.qp()->qp_num, kFrom, kFrom));
+    });
+    /* Theirs: all requests are in the queue at once, as they come in one segment. */
+    Bytes all;
+    for (uint32_t i = 0; i < kReads; i++) {
+        ReadRequest request{.sink_stag = 100 + i,
+                            .size = 16,
+                            .src_stag = memory.rkey(),
+                            .src_to = memory.addr(16 * i)};
+        Bytes one = fpdu(request.bytes(kFrom + i));
+        all.insert(all.end(), one.begin(), one.end());
+    }
+    link.peer().say(all);
+    for (uint32_t i = 0; i < kReads; i++) {
+        SCOPED_TRACE(i);
+        Segment response = link.hear();
+        EXPECT_EQ(response.stag, 100 + i);
+        EXPECT_EQ(mismatch(response.payload.data(), 16, 3, 16 * i), 16U);
+    }
+    /* Ours: all are out before the first is answered. */
+    for (uint32_t i = 0; i < kReads; i++)
+        link.read(i, {memory.sge(2048 + 64 * i, 16)}, 0x100, 0x200);
+    std::vector<ReadRequest> requests;
+    for (uint32_t i = 0; i < kReads; i++)
+        requests.push_back(ReadRequest::parse(link.hear().payload));
+    for (uint32_t i = 0; i < kReads; i++) {
+        SCOPED_TRACE(i);
+        link.say(Tagged{.rdmap = kResponse,
+                        .stag = requests[i].sink_stag,
+                        .to = requests[i].sink_to,
+                        .payload = Bytes(16, static_cast<uint8_t>(i + 1))});
+        expect_success(link.scq(), i, IBV_WC_RDMA_READ);
+        expect_value(memory.at(2048 + 64 * i), 16, static_cast<uint8_t>(i + 1));
+    }
+}
+
 /* Queues and delivery ---------------------------------------------------------- */
 
 /* Untagged messages take buffers in the order posted, tagged ones take none. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sets the message sequence numbers of a connected QP, so that a test sees them
- * wrap without 2^32 messages:
- * insmod preset.ko netdev=net1 qpn=17 msn=0xfffffffe
+ * Sets the message sequence numbers of a connected QP, and the counts of its
+ * reads, so that a test sees them wrap without 2^32 messages:
+ * insmod preset.ko netdev=net1 qpn=17 msn=0xfffffffe reads=0xfffffffe
  * The netdev is that of the loader's namespace; the loader keeps the QP alive
  * and its stream idle.
  */
@@ -24,6 +24,10 @@ static uint msn = 1;
 module_param(msn, uint, 0444);
 MODULE_PARM_DESC(msn, "of the next Send and the next Read Request both ways");
 
+static uint reads;
+module_param(reads, uint, 0444);
+MODULE_PARM_DESC(reads, "that there have been so far both ways; 0: leave it");
+
 static int preset(struct ib_device *ibdev)
 {
 	struct swp_qp *qp = xa_load(&to_swp_dev(ibdev)->qps, qpn);
@@ -37,6 +41,12 @@ static int preset(struct ib_device *ibdev)
 	qp->tx.rreq_msn = msn;
 	qp->rx.msn[SWP_QN_SEND] = msn;
 	qp->rx.msn[SWP_QN_READ_REQ] = msn;
+	if (reads) {
+		qp->irq_prod = reads;
+		qp->irq_cons = reads;
+		qp->orq_prod = reads;
+		qp->orq_cons = reads;
+	}
 	release_sock(sk);
 	return 0;
 }
