@@ -176,21 +176,39 @@ void swp_llp_put(struct swp_llp *llp)
 	kref_put(&llp->ref, swp_llp_last_put);
 }
 
+/* Socket lock held. */
+static void swp_llp_new_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
+			      void *owner)
+{
+	llp->ops = ops;
+	llp->owner = owner;
+	if (!ops)
+		return;
+	ops->data_ready(llp);
+	/* the first call may have given the stream away */
+	if (llp->ops)
+		llp->ops->state_change(llp);
+}
+
 void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		       void *owner)
 {
-	struct sock *sk = llp->sock->sk;
+	lock_sock(llp->sock->sk);
+	swp_llp_new_owner(llp, ops, owner);
+	release_sock(llp->sock->sk);
+}
 
-	lock_sock(sk);
-	llp->ops = ops;
-	llp->owner = owner;
-	if (ops) {
-		ops->data_ready(llp);
-		/* the first call may have given the stream away */
-		if (llp->ops)
-			llp->ops->state_change(llp);
-	}
-	release_sock(sk);
+int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
+		 void *owner, int (*take)(void *arg), void *arg)
+{
+	int ret;
+
+	lock_sock(llp->sock->sk);
+	ret = take(arg);
+	if (!ret)
+		swp_llp_new_owner(llp, ops, owner);
+	release_sock(llp->sock->sk);
+	return ret;
 }
 
 bool swp_llp_is_connecting(const struct swp_llp *llp)

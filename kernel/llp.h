@@ -78,6 +78,14 @@ void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		       void *owner);
 
 /*
+ * The same for an owner that may have changed its mind: @take is called with the
+ * socket lock held; unless it returns 0, its result is returned and nothing has
+ * changed.
+ */
+int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
+		 void *owner, int (*take)(void *arg), void *arg);
+
+/*
  * Octets, the end of the stream or an error, that nobody has looked at.  For
  * callbacks of an owner; a connection that is still being made has nothing.
  */
