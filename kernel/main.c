@@ -160,18 +160,22 @@ static int __init swp_init(void)
 	swp_crc_init();
 	/*
 	 * Senders must be able to sleep for the socket lock, and memory reclaim
-	 * may depend on storage behind us.
+	 * may depend on storage behind us.  What programs have going is not put
+	 * before other programs.
 	 */
 	swp_wq = alloc_workqueue("softwarp", WQ_UNBOUND | WQ_MEM_RECLAIM |
 				 WQ_HIGHPRI, 0);
 	if (!swp_wq)
 		return -ENOMEM;
-	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_HIGHPRI | WQ_PERCPU |
-				      WQ_CPU_INTENSIVE, 0);
-	if (!swp_poll_wq) {
-		ret = -ENOMEM;
+	swp_user_wq = alloc_workqueue("softwarp_user", WQ_UNBOUND |
+				      WQ_MEM_RECLAIM, 0);
+	ret = -ENOMEM;
+	if (!swp_user_wq)
 		goto err_wq;
-	}
+	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_PERCPU |
+				      WQ_CPU_INTENSIVE, 0);
+	if (!swp_poll_wq)
+		goto err_user_wq;
 	ret = swp_cm_init();
 	if (ret)
 		goto err_poll_wq;
@@ -184,6 +188,8 @@ err_cm:
 	swp_cm_exit();
 err_poll_wq:
 	destroy_workqueue(swp_poll_wq);
+err_user_wq:
+	destroy_workqueue(swp_user_wq);
 err_wq:
 	destroy_workqueue(swp_wq);
 	return ret;
@@ -194,6 +200,7 @@ static void __exit swp_exit(void)
 	swp_device_unregister();
 	swp_cm_exit();
 	destroy_workqueue(swp_poll_wq);
+	destroy_workqueue(swp_user_wq);
 	destroy_workqueue(swp_wq);
 	swp_tx_exit();
 	/* regions are freed after a grace period */

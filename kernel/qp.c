@@ -13,12 +13,16 @@
 #include "trace.h"
 
 struct workqueue_struct *swp_wq;
+struct workqueue_struct *swp_user_wq;
 struct workqueue_struct *swp_poll_wq;
 
 /* Time a dead or half closed stream gets to finish before we let go of it */
 #define SWP_LINGER	(5 * HZ)
 /* ... and how many of these without progress one gets that has more to send */
 #define SWP_STALLS	4
+
+/* The longest wait for memory: 2^7 ms */
+#define SWP_BACKOFF_MAX	7
 
 static void tx_work(struct work_struct *work);
 static void poll_work(struct work_struct *work);
@@ -118,10 +122,32 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 
 /* Work items: each queued one holds a reference --------------------------- */
 
+/* What a program has going runs beside other programs, not before them. */
+static struct workqueue_struct *qp_wq(const struct swp_qp *qp)
+{
+	return qp->user ? swp_user_wq : swp_wq;
+}
+
 void swp_qp_kick(struct swp_qp *qp)
 {
 	swp_qp_get(qp);
-	if (!queue_work(swp_wq, &qp->tx_work))
+	if (queue_delayed_work(qp_wq(qp), &qp->tx_work, 0))
+		return;
+	/* one that is about to run sees what the caller has done before */
+	if (!timer_pending(&qp->tx_work.timer) ||
+	    mod_delayed_work(qp_wq(qp), &qp->tx_work, 0))
+		swp_qp_put(qp);
+}
+
+void swp_qp_kick_later(struct swp_qp *qp)
+{
+	u8 n = READ_ONCE(qp->backoff);
+
+	if (n < SWP_BACKOFF_MAX)
+		WRITE_ONCE(qp->backoff, n + 1);
+	swp_qp_get(qp);
+	if (!queue_delayed_work(qp_wq(qp), &qp->tx_work,
+				msecs_to_jiffies(1U << n)))
 		swp_qp_put(qp);
 }
 
@@ -129,14 +155,14 @@ void swp_qp_close_later(struct swp_qp *qp, unsigned int flag)
 {
 	set_bit(flag, &qp->flags);
 	swp_qp_get(qp);
-	if (!queue_work(swp_wq, &qp->close_work))
+	if (!queue_work(qp_wq(qp), &qp->close_work))
 		swp_qp_put(qp);
 }
 
 static void start_linger(struct swp_qp *qp)
 {
 	swp_qp_get(qp);
-	if (mod_delayed_work(swp_wq, &qp->linger_work, SWP_LINGER))
+	if (mod_delayed_work(qp_wq(qp), &qp->linger_work, SWP_LINGER))
 		swp_qp_put(qp);
 }
 
@@ -331,6 +357,7 @@ static void enter_error(struct swp_qp *qp)
 {
 	qp->rx.swallow = true;
 	set_state(qp, SWP_QP_ERROR);
+	swp_tx_set_turn(qp, SWP_TURN_NOBODY);
 	swp_qp_flush(qp);
 	last_wqe(qp);
 }
@@ -499,8 +526,7 @@ static void llp_data_ready(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 
 	swp_rx_run(qp);
-	if (swp_tx_wanted(qp))
-		swp_tx_run(qp);
+	swp_tx_news(qp, SWP_NEWS_DATA);
 }
 
 static void llp_write_space(struct swp_llp *llp)
@@ -508,8 +534,7 @@ static void llp_write_space(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 
 	swp_tx_acked(qp);
-	if (swp_tx_wanted(qp))
-		swp_tx_run(qp);
+	swp_tx_news(qp, SWP_NEWS_ACKED);
 }
 
 static const struct swp_llp_ops qp_llp_ops = {
@@ -651,13 +676,12 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 		qp->tx.streak = 0;
 		return;
 	}
-	if (++qp->tx.streak < SWP_STREAM_DOORBELLS || qp->tx.polling ||
-	    qp->state != SWP_QP_RTS || !may_poll())
+	if (++qp->tx.streak < SWP_STREAM_DOORBELLS ||
+	    qp->tx.turn != SWP_TURN_POSTER || qp->tx.poller || !may_poll())
 		return;
 	qp->tx.streak = 0;
-	WRITE_ONCE(qp->tx.polling, true);
-	qp->tx.poll_start = true;
-	WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 0);
+	qp->tx.poller = true;
+	swp_tx_set_turn(qp, SWP_TURN_POLLER);
 	swp_qp_stat_inc(qp, TX_POLLS);
 	/*
 	 * On the poster's own processor it would only keep the poster from
@@ -668,76 +692,107 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 	if (cpu >= nr_cpu_ids)
 		cpu = cpumask_first(cpu_online_mask);
 	swp_qp_get(qp);
-	if (!queue_work_on(cpu, swp_poll_wq, &qp->poll_work))
+	if (WARN_ON_ONCE(!queue_work_on(cpu, swp_poll_wq, &qp->poll_work)))
 		swp_qp_put(qp);
 }
 
-static void stop_polling(struct swp_qp *qp)
+/* Socket lock held, or the last who could run the worker. */
+static void end_poller(struct swp_qp *qp)
 {
-	if (!qp->tx.polling)
+	if (!qp->tx.poller)
 		return;
-	WRITE_ONCE(qp->tx.polling, false);
+	qp->tx.poller = false;
 	atomic_dec(&pollers);
 }
 
-/* Socket lock held by this process. */
-static void tx_locked(struct swp_qp *qp, bool doorbell, bool last)
+enum swp_run {
+	SWP_RUN_DOORBELL,
+	SWP_RUN_WORK,
+	SWP_RUN_POLL,		/* the poller has seen requests */
+	SWP_RUN_POLL_END,	/* it gives up */
+};
+
+/* One burst.  Socket lock held by this process, and the stream is the QP's. */
+static void tx_burst(struct swp_qp *qp, enum swp_run why)
 {
 	u32 before = qp->sq_tx;
 
-	if (last)
-		stop_polling(qp);
+	/* the duty of a poller that ends is taken over here, if it has one */
+	if (why == SWP_RUN_POLL_END)
+		end_poller(qp);
 	swp_tx_run(qp);
-	if (doorbell) {
+	if (why == SWP_RUN_DOORBELL)
 		note_doorbell(qp, before);
-		return;
-	}
-	/* held up: whatever lifts that runs the engine */
-	if (qp->tx.polling && qp->sq_tx == before && !qp->tx.poll_start)
-		stop_polling(qp);
-	qp->tx.poll_start = false;
 }
 
-/* Returns whether the transmitter should watch the send queue on. */
-static bool run_tx(struct swp_qp *qp, bool doorbell, bool last)
+/* A buffer for octets that came and had no memory to be put together in */
+static u8 *starved_buf(struct swp_qp *qp)
+{
+	if (!READ_ONCE(qp->rx.starved))
+		return NULL;
+	return kvmalloc(roundup_pow_of_two(SWP_FPDU_MAX),
+			GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+}
+
+/*
+ * Runs the engine, burst by burst with the lock given back in between, until the
+ * next look is somebody else's duty.  Process context.
+ */
+static void run_tx(struct swp_qp *qp, enum swp_run why)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
-	u32 size = roundup_pow_of_two(SWP_FPDU_MAX);
-	bool polling = false, again = true;
-	u8 *buf = NULL;
+	u8 *buf;
 	int n;
 
-	for (n = 0; llp && again; n++) {
-		/* octets came that had no memory to be put together in */
-		if (READ_ONCE(qp->rx.starved))
-			buf = kvmalloc(size, GFP_KERNEL);
+	for (n = 1; llp && n <= SWP_TX_LOOPS; n++) {
+		buf = starved_buf(qp);
 		lock_sock(llp->sock->sk);
-		qp->tx.again = false;
-		qp->tx.looping = n + 1 < SWP_TX_LOOPS;
-		qp->tx.owned_left = SWP_TX_BURST;
+		WRITE_ONCE(qp->tx.holder, current);
+		qp->tx.leaving = n == SWP_TX_LOOPS;
+		qp->tx.left = SWP_TX_BURST;
 		if (llp->owner == qp) {
-			if (buf)
-				swp_rx_feed(qp, buf, size);
+			if (buf) {
+				WRITE_ONCE(qp->backoff, 0);
+				swp_rx_feed(qp, buf,
+					    roundup_pow_of_two(SWP_FPDU_MAX));
+			}
 			buf = NULL;
-			tx_locked(qp, doorbell && !n, last && !n);
-		} else {
-			stop_polling(qp);
+			tx_burst(qp, why);
+		} else if (why == SWP_RUN_POLL_END) {
+			end_poller(qp);
 		}
-		polling = qp->tx.polling;
 		release_sock(llp->sock->sk);
 		kvfree(buf);
-		buf = NULL;
-		again = READ_ONCE(qp->tx.again);
+		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER)
+			break;
+		/* there is one doorbell, and one end of a poller */
+		why = SWP_RUN_WORK;
 		cond_resched();
 	}
+	/* the lock is somebody else's by now, maybe, and so may be the name */
+	cmpxchg(&qp->tx.holder, current, NULL);
+	if (READ_ONCE(qp->rx.starved))
+		swp_qp_kick_later(qp);
 	if (llp)
 		swp_llp_put(llp);
-	else
-		stop_polling(qp);
+	else if (why == SWP_RUN_POLL_END)
+		end_poller(qp);
 	/* who enters the error state flushes; this is for what came later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
-	return polling;
+}
+
+/* Has the poller's duty come to an end?  A look without the lock. */
+static bool poll_on(const struct swp_qp *qp)
+{
+	switch (READ_ONCE(qp->tx.turn)) {
+	case SWP_TURN_POLLER:
+	case SWP_TURN_HOLDER:
+	case SWP_TURN_ENGINE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void poll_work(struct work_struct *work)
@@ -748,10 +803,9 @@ static void poll_work(struct work_struct *work)
 	u64 until = ktime_get_ns() + limit;
 	u32 spins = 0;
 
-	while (READ_ONCE(qp->tx.polling)) {
+	while (poll_on(qp)) {
 		if (READ_ONCE(ctrl->prod) != READ_ONCE(qp->sq_tx)) {
-			if (!run_tx(qp, false, false))
-				break;
+			run_tx(qp, SWP_RUN_POLL);
 			until = ktime_get_ns() + limit;
 			cond_resched();
 			continue;
@@ -761,22 +815,24 @@ static void poll_work(struct work_struct *work)
 			continue;
 		cond_resched();
 		if (ktime_get_ns() > until)
-			run_tx(qp, false, true);
+			break;
 	}
+	run_tx(qp, SWP_RUN_POLL_END);
 	swp_qp_put(qp);
 }
 
 static void tx_work(struct work_struct *work)
 {
-	struct swp_qp *qp = container_of(work, struct swp_qp, tx_work);
+	struct swp_qp *qp = container_of(to_delayed_work(work), struct swp_qp,
+					 tx_work);
 
-	run_tx(qp, false, false);
+	run_tx(qp, SWP_RUN_WORK);
 	swp_qp_put(qp);
 }
 
 void swp_qp_doorbell(struct swp_qp *qp)
 {
-	run_tx(qp, true, false);
+	run_tx(qp, SWP_RUN_DOORBELL);
 }
 
 /* Life ---------------------------------------------------------------------*/
@@ -791,7 +847,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	spin_lock_init(&qp->lock);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
-	INIT_WORK(&qp->tx_work, tx_work);
+	INIT_DELAYED_WORK(&qp->tx_work, tx_work);
 	INIT_WORK(&qp->poll_work, poll_work);
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
@@ -804,9 +860,22 @@ int swp_qp_init_obj(struct swp_qp *qp)
 }
 
 /*
- * 1. no new lookup finds the QP; 2. no callback of the socket reaches it, and
- * the engines are at rest; 3. nothing waits for completions of it; 4. the
- * connection manager has let go of it; 5. no reference is left.
+ * From here on the QP gets no stream.  Returns the one that it has, with a
+ * reference, or NULL.
+ */
+static struct swp_llp *begin_end(struct swp_qp *qp)
+{
+	spin_lock_bh(&qp->lock);
+	qp->life = SWP_QPL_GOING;
+	spin_unlock_bh(&qp->lock);
+	return swp_qp_llp(qp);
+}
+
+/*
+ * 1. no new lookup finds the QP, and who has found it already can't give it a
+ * stream any more; 2. no callback of the socket reaches it, and the engines are
+ * at rest; 3. nothing waits for completions of it; 4. the connection manager has
+ * let go of it; 5. no reference is left.
  */
 void swp_qp_destroy_obj(struct swp_qp *qp)
 {
@@ -815,10 +884,10 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 
 	xa_erase_bh(&qp->dev->qps, qp->qpn);
 
-	llp = swp_qp_llp(qp);
+	llp = begin_end(qp);
 	if (llp)
 		swp_llp_set_owner(llp, NULL, NULL);
-	if (cancel_work_sync(&qp->tx_work))
+	if (cancel_delayed_work_sync(&qp->tx_work))
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->poll_work))
 		swp_qp_put(qp);
@@ -829,10 +898,10 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	/* close_work() may have been faster with all of this */
 	spin_lock_bh(&qp->lock);
 	attached = qp->llp;
-	qp->llp = NULL;
+	WRITE_ONCE(qp->llp, NULL);
 	spin_unlock_bh(&qp->lock);
 	swp_tx_release(qp);
-	stop_polling(qp);
+	end_poller(qp);
 	set_state(qp, SWP_QP_ERROR);
 	swp_qp_flush(qp);
 	if (llp)
@@ -854,26 +923,81 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_reads_free(qp);
 }
 
+/* One stream per QP, also when a program connects it twice at once. */
+static bool begin_start(struct swp_qp *qp)
+{
+	bool ok;
+
+	spin_lock_bh(&qp->lock);
+	ok = qp->life == SWP_QPL_FREE;
+	if (ok)
+		qp->life = SWP_QPL_STARTING;
+	spin_unlock_bh(&qp->lock);
+	return ok;
+}
+
+/* Another attempt may follow, unless the QP is going. */
+static void undo_start(struct swp_qp *qp)
+{
+	swp_reads_free(qp);
+	spin_lock_bh(&qp->lock);
+	if (qp->life == SWP_QPL_STARTING)
+		qp->life = SWP_QPL_FREE;
+	spin_unlock_bh(&qp->lock);
+}
+
+struct stream {
+	struct swp_qp *qp;
+	struct swp_llp *llp;
+	const struct swp_conn_ops *ops;
+	void *conn;
+};
+
+/*
+ * The last look at whether the QP may have the stream, and the moment from which
+ * it has: whoever ends the QP later finds it.  Socket lock held, so that the
+ * callbacks are the QP's before anybody who found the stream can take them away.
+ */
+static int attach(void *arg)
+{
+	const struct stream *s = arg;
+	struct swp_qp *qp = s->qp;
+	int ret = -EINVAL;
+
+	spin_lock_bh(&qp->lock);
+	if (qp->life == SWP_QPL_STARTING &&
+	    (qp->state == SWP_QP_RESET || qp->state == SWP_QP_INIT)) {
+		qp->life = SWP_QPL_STARTED;
+		WRITE_ONCE(qp->state, SWP_QP_RTS);
+		qp->conn_ops = s->ops;
+		qp->conn = s->conn;
+		swp_llp_get(s->llp);
+		WRITE_ONCE(qp->llp, s->llp);
+		ret = 0;
+	}
+	spin_unlock_bh(&qp->lock);
+	return ret;
+}
+
 int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		 const struct swp_stream_params *p,
 		 const struct swp_conn_ops *ops, void *conn)
 {
+	struct stream s = { qp, llp, ops, conn };
 	bool read_rtr;
 	int ret;
 
-	/* one stream per QP, also when a program connects it twice at once */
-	if (test_and_set_bit(SWP_QPF_STARTED, &qp->flags))
+	if (!begin_start(qp))
 		return -EINVAL;
 	/* a Read RTR is a read of ours, also where the peer granted none */
 	read_rtr = p->initiator && p->rtr == SWP_RTR_READ;
 	ret = swp_reads_init(qp, p->ird, max_t(u16, p->ord, read_rtr));
 	if (ret)
-		return ret;
+		goto err;
 
 	qp->sp = *p;
 	qp->tx.fenced = !p->initiator;
 	qp->tx.rtr = p->initiator ? p->rtr : 0;
-	qp->tx.owned_left = SWP_TX_BURST;
 	qp->tx.send_msn = 1;
 	qp->tx.rreq_msn = 1;
 	qp->tx.atomic_msn = 1;
@@ -882,22 +1006,20 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->rx.msn[SWP_QN_READ_REQ] = 1;
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;
 	qp->rx.msn[SWP_QN_ATOMIC_RESP] = 1;
-
-	spin_lock_bh(&qp->lock);
-	if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT) {
-		spin_unlock_bh(&qp->lock);
-		return -EINVAL;
-	}
-	qp->state = SWP_QP_RTS;
-	qp->conn_ops = ops;
-	qp->conn = conn;
-	qp->llp = llp;
-	swp_llp_get(llp);
-	spin_unlock_bh(&qp->lock);
-
-	swp_llp_set_owner(llp, &qp_llp_ops, qp);
-	run_tx(qp, false, false);
+	/*
+	 * The first look is the worker's: who calls starts the connections of
+	 * others, too, and has no time for what is posted.
+	 */
+	qp->tx.turn = SWP_TURN_WORK;
+	ret = swp_llp_give(llp, &qp_llp_ops, qp, attach, &s);
+	if (ret)
+		goto err;
+	swp_qp_kick(qp);
 	return 0;
+
+err:
+	undo_start(qp);
+	return ret;
 }
 
 void swp_qp_abort(struct swp_qp *qp)
@@ -914,17 +1036,34 @@ void swp_qp_abort(struct swp_qp *qp)
 	swp_llp_put(llp);
 }
 
+/* A QP without a stream is in the error state, and will not get one. */
+static bool modify_err_idle(struct swp_qp *qp)
+{
+	bool idle;
+
+	spin_lock_bh(&qp->lock);
+	idle = !qp->llp;
+	if (idle)
+		WRITE_ONCE(qp->state, SWP_QP_ERROR);
+	spin_unlock_bh(&qp->lock);
+	if (!idle)
+		return false;
+	swp_qp_flush(qp);
+	last_wqe(qp);
+	return true;
+}
+
 /* Consumer wants ERR: stop sending, flush, close the stream. */
 static void modify_err(struct swp_qp *qp)
 {
-	struct swp_llp *llp = swp_qp_llp(qp);
+	struct swp_llp *llp;
 
-	if (!llp) {
-		set_state(qp, SWP_QP_ERROR);
-		swp_qp_flush(qp);
-		last_wqe(qp);
+	if (modify_err_idle(qp))
 		return;
-	}
+	/* one that is let go of meanwhile has been flushed */
+	llp = swp_qp_llp(qp);
+	if (!llp)
+		return;
 	lock_sock(llp->sock->sk);
 	if (llp->owner == qp && qp->state < SWP_QP_TERMINATE) {
 		/*
@@ -956,8 +1095,7 @@ static void modify_sqd(struct swp_qp *qp)
 		 * does not may never be taken.
 		 */
 		start_linger(qp);
-		qp->tx.owned_left = SWP_TX_BURST;
-		swp_tx_run(qp);
+		swp_qp_kick(qp);
 	}
 	release_sock(llp->sock->sk);
 	swp_llp_put(llp);

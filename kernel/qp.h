@@ -24,6 +24,7 @@
 #include "proto/mpa.h"
 #include "proto/rdmap.h"
 #include "proto/fpdu.h"
+#include "proto/turn.h"
 
 /* What became of a send request after it was taken from the ring */
 enum swp_slot_state {
@@ -86,7 +87,11 @@ enum swp_tx_kind {
 /* Bursts that a process sends in a row before a worker takes over */
 #define SWP_TX_LOOPS	16
 #define SWP_TX_BVECS	64
-#define SWP_TX_HOLD	20
+/*
+ * Pages of a batch: of 64 KiB payload in four parts that begin anywhere, and of
+ * the engine around them.  By itself a batch may have one FPDU of this size.
+ */
+#define SWP_TX_HOLD	40
 
 struct swp_tx {
 	bool running;
@@ -99,13 +104,22 @@ struct swp_tx {
 	u8 stalls;		/* closing: looks that found no progress */
 	u32 moved;		/* closing: octets at the last look */
 	u8 resp_turn;
-	bool polling;		/* a worker watches the send queue */
-	bool poll_start;	/* it has not looked yet */
 	u32 streak;		/* small doorbells with nothing received between */
 	u32 last_bytes;		/* of the last batch */
-	u32 owned_left;		/* burst of the process that holds the lock */
-	bool looping;		/* it comes back for more */
-	bool again;		/* there is more */
+
+	/* who looks next, see proto/turn.h */
+	u8 turn;		/* enum swp_turn */
+	bool kick;		/* what the ring says; nobody reads it there */
+	bool poller;		/* poll_work looks, with the lock, before it ends */
+	bool leaving;		/* the holder does not come back */
+	int left;		/* budget of the holder, octets */
+	/*
+	 * The process that has the lock in order to send.  Compared only; its
+	 * own name a process finds here if and only if it is in run_tx().
+	 */
+	struct task_struct *holder;
+	bool held;		/* the next request waits for the peer */
+	bool local;		/* the last one sent nothing */
 
 	/* message being sent */
 	enum swp_tx_kind kind;
@@ -199,7 +213,17 @@ enum swp_qp_flag {
 	/* what has happened */
 	SWP_QPF_FIN_SEEN,
 	SWP_QPF_LAST_WQE,	/* the event was raised */
-	SWP_QPF_STARTED,
+};
+
+/*
+ * What has become of a QP as the owner of a stream, of which it gets one at
+ * most.  Under qp->lock; GOING is the end, whatever was before.
+ */
+enum swp_qp_life {
+	SWP_QPL_FREE,		/* may get one */
+	SWP_QPL_STARTING,	/* swp_qp_start() gets ready for one */
+	SWP_QPL_STARTED,	/* it has one, or had */
+	SWP_QPL_GOING,		/* being destroyed */
 };
 
 struct swp_qp {
@@ -213,6 +237,7 @@ struct swp_qp {
 
 	spinlock_t lock;	/* see the top of this file */
 	enum swp_qp_state state;
+	enum swp_qp_life life;
 	/*
 	 * enum ib_access_flags as the consumer set them; shown by query_qp only.
 	 * rdma_cm sets 0 on every QP of an id that has not connected yet and
@@ -272,7 +297,8 @@ struct swp_qp {
 	struct swp_qp_stats *bound;	/* what they were then */
 
 	unsigned long flags;	/* enum swp_qp_flag */
-	struct work_struct tx_work;
+	u8 backoff;		/* of tx_work, see swp_qp_kick_later() */
+	struct delayed_work tx_work;
 	struct work_struct poll_work;
 	struct work_struct close_work;
 	struct delayed_work linger_work;
@@ -289,11 +315,14 @@ struct swp_qp {
 #define swp_qp_stat_inc(qp, id)		swp_qp_stat_add(qp, id, 1)
 
 /* qp.c */
-extern struct workqueue_struct *swp_wq;
+extern struct workqueue_struct *swp_wq;	/* for consumers in the kernel */
+extern struct workqueue_struct *swp_user_wq;
 extern struct workqueue_struct *swp_poll_wq;
 /* The stream with a reference, or NULL.  Any context. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
+/* The same after a while that grows until something succeeds: memory is short. */
+void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
 void swp_qp_flush(struct swp_qp *qp);		/* any context, no locks but the socket's */
 void swp_qp_event(struct swp_qp *qp, enum ib_event_type type);
@@ -310,7 +339,7 @@ bool swp_qp_may_connect(const struct swp_qp *qp);
 /* Has the QP ever had a stream?  It gets one at most. */
 static inline bool swp_qp_started(const struct swp_qp *qp)
 {
-	return test_bit(SWP_QPF_STARTED, &qp->flags);
+	return READ_ONCE(qp->life) >= SWP_QPL_STARTED;
 }
 
 /*
@@ -373,7 +402,8 @@ void swp_cq_settle(struct swp_cq *cq);
 
 /* tx.c: socket lock held */
 void swp_tx_run(struct swp_qp *qp);
-bool swp_tx_wanted(const struct swp_qp *qp);
+void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn);
+void swp_tx_news(struct swp_qp *qp, enum swp_news news);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 void swp_tx_cut(struct swp_qp *qp);

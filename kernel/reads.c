@@ -84,6 +84,10 @@ void swp_reads_free(struct swp_qp *qp)
 		kvfree(qp->orq[i].more);
 	kvfree(qp->orq);
 	kvfree(qp->irq);
+	qp->orq = NULL;
+	qp->irq = NULL;
+	qp->orq_size = 0;
+	qp->irq_size = 0;
 }
 
 /*

@@ -23,6 +23,12 @@
 /* Most parts of a request that is sent by reference */
 #define SWP_ZCOPY_SGE	4
 
+/*
+ * Budget that a message costs besides its octets: that of one which is small, or
+ * sends nothing at all, is work, too.
+ */
+#define SWP_TX_MSG_COST	256
+
 /* Batch building ---------------------------------------------------------- */
 
 /* A page of the current batch must outlive it until TCP has its own reference. */
@@ -30,7 +36,7 @@ static bool hold_page(struct swp_tx *tx, struct page *page)
 {
 	if (tx->nhold && tx->hold[tx->nhold - 1] == page)
 		return true;
-	if (tx->nhold == SWP_TX_HOLD)
+	if (WARN_ON_ONCE(tx->nhold == SWP_TX_HOLD))
 		return false;
 	get_page(page);
 	tx->hold[tx->nhold++] = page;
@@ -469,10 +475,26 @@ static void local_done(struct swp_qp *qp, struct swp_slot *s)
 	swp_sq_complete(qp);
 }
 
-/* Takes the next request from the SQ.  False: none, or it has to wait. */
+/*
+ * Are there requests that the engine has not taken?  @prod: the program's count
+ * of what it posted, which may be nonsense.
+ */
+static bool sq_posted(const struct swp_qp *qp, u32 *prod)
+{
+	if (!qp->sq.entries)
+		return false;
+	/* pairs with the poster's release of prod */
+	*prod = smp_load_acquire(&swp_ring_ctrl(&qp->sq)->prod);
+	return *prod != qp->sq_tx;
+}
+
+/*
+ * Takes the next request from the SQ.  False: there is no message to be sent,
+ * because none was posted, or it has to wait for the peer (tx->held), or it was
+ * one that sends nothing (tx->local), and the next may be looked at.
+ */
 static bool next_sqe(struct swp_qp *qp)
 {
-	struct swp_ring_ctrl *ctrl;
 	struct swp_tx *tx = &qp->tx;
 	struct swp_slot *s;
 	const struct swp_sqe *e;
@@ -480,25 +502,11 @@ static bool next_sqe(struct swp_qp *qp)
 	u8 op, flags;
 	int status;
 
-	if (!qp->sq.entries)
+	if (!sq_posted(qp, &prod))
 		return false;
-	ctrl = swp_ring_ctrl(&qp->sq);
-again:
-	/* pairs with the poster's release of prod */
-	prod = smp_load_acquire(&ctrl->prod);
-	if (prod == qp->sq_tx) {
-		if (tx->polling)
-			return false;	/* tx_work looks again by itself */
-		WRITE_ONCE(ctrl->kick, 1);
-		/* pairs with the poster's barrier between prod and kick */
-		smp_mb();
-		/* pairs with the poster's release of prod */
-		prod = smp_load_acquire(&ctrl->prod);
-		if (prod == qp->sq_tx)
-			return false;
-	}
-	if (READ_ONCE(ctrl->kick))
-		WRITE_ONCE(ctrl->kick, 0);
+	/* what is posted from now on is found before the engine stops */
+	if (tx->turn == SWP_TURN_POSTER)
+		swp_tx_set_turn(qp, SWP_TURN_ENGINE);
 	if (prod - qp->sq_done > qp->sq.entries) {
 		static const struct swp_term t = {
 			SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
@@ -512,12 +520,13 @@ again:
 	e = swp_ring_slot(&qp->sq, qp->sq_tx);
 	op = READ_ONCE(e->opcode);
 	flags = READ_ONCE(e->flags);
-	if ((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons)
-		return false;
 	/* the queue may have a place more, for an RTR */
-	if (is_read(op) && qp->sp.ord &&
-	    !swp_orq_room(qp, READ_ONCE(e->num_sge)))
+	if (((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons) ||
+	    (is_read(op) && qp->sp.ord &&
+	     !swp_orq_room(qp, READ_ONCE(e->num_sge)))) {
+		tx->held = true;
 		return false;
+	}
 
 	status = fetch_sqe(qp, qp->sq_tx);
 	s = &qp->slots[qp->sq_tx & qp->sq.mask];
@@ -592,7 +601,8 @@ again:
 			return false;
 		}
 		local_done(qp, s);
-		goto again;
+		tx->local = true;
+		return false;
 	}
 	if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0)) {
 		local_error(qp, IB_WC_LOC_PROT_ERR);
@@ -752,10 +762,11 @@ static bool next_msg(struct swp_qp *qp)
 				   qp->term.etype, qp->term.code);
 		return true;
 	}
-	if (qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING)
+	if ((qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING) ||
+	    tx->fenced || tx->shut) {
+		tx->held = true;
 		return false;
-	if (tx->fenced || tx->shut)
-		return false;
+	}
 	if (tx->rtr) {
 		next_rtr(qp);
 		return true;
@@ -764,6 +775,7 @@ static bool next_msg(struct swp_qp *qp)
 	tx->resp_turn ^= 1;
 	if (tx->resp_turn)
 		return next_rresp(qp) || next_sqe(qp);
+	/* behind a request that sent nothing the queue has had its turn */
 	return next_sqe(qp) || next_rresp(qp);
 }
 
@@ -1027,15 +1039,41 @@ static void start_batch(struct swp_qp *qp, struct sock *sk)
 	}
 }
 
-/* Returns 1 when there is a batch to send, 0 when there is nothing. */
-static int build_batch(struct swp_qp *qp, struct sock *sk)
+/*
+ * The next message becomes the current one, at the expense of *@left: whoever
+ * posts as fast as requests are taken, or asks for nothing in many reads, must
+ * not keep the engine running.  False: there is none, or nothing is left.
+ */
+static bool take_msg(struct swp_qp *qp, int *left)
+{
+	struct swp_tx *tx = &qp->tx;
+	bool found;
+
+	do {
+		if (*left <= 0)
+			return false;
+		*left -= SWP_TX_MSG_COST;
+		tx->held = false;
+		tx->local = false;
+		found = next_msg(qp);
+	} while (!found && tx->local);
+	if (!found)
+		*left += SWP_TX_MSG_COST;
+	return found;
+}
+
+/*
+ * Returns 1 when there is a batch to send, 0 when there is nothing.
+ * @left: budget, octets; what is built is not counted before TCP has it
+ */
+static int build_batch(struct swp_qp *qp, struct sock *sk, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
 	int ret = 0;
 
 	start_batch(qp, sk);
 	while (tx->room) {
-		if (tx->kind == SWP_TX_NONE && !next_msg(qp))
+		if (tx->kind == SWP_TX_NONE && !take_msg(qp, left))
 			break;
 		ret = add_fpdu(qp);
 		if (ret == 0 && !tx->nbv) {
@@ -1178,116 +1216,155 @@ static void tx_idle(struct swp_qp *qp)
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
 }
 
-/*
- * Is there anything that only the engine will see to?  While kick is set the
- * send queue was empty, and who posts next rings the doorbell: looking there as
- * well would only make two processors meet at the socket lock.
- */
-bool swp_tx_wanted(const struct swp_qp *qp)
+/* Whose turn it is; see proto/turn.h.  Socket lock held, or no stream begun. */
+void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
+{
+	struct swp_tx *tx = &qp->tx;
+	bool kick = swp_turn_kick(turn);
+
+	WRITE_ONCE(tx->turn, turn);
+	/* that of a stream that has ended is the flush's */
+	if (turn != SWP_TURN_NOBODY && kick != tx->kick && qp->sq.entries) {
+		tx->kick = kick;
+		WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, kick);
+	}
+	switch (turn) {
+	case SWP_TURN_TCP:
+		set_bit(SOCK_NOSPACE, &qp->llp->sock->sk->sk_socket->flags);
+		break;
+	case SWP_TURN_WORK:
+		swp_qp_kick(qp);
+		break;
+	case SWP_TURN_LATER:
+		swp_qp_kick_later(qp);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Does something besides the send queue wait to be sent? */
+static bool tx_due(const struct swp_qp *qp)
 {
 	const struct swp_tx *tx = &qp->tx;
 
-	return tx->pending || tx->kind != SWP_TX_NONE || tx->term_pending ||
-	       tx->fin_wanted || tx->rtr ||
-	       qp->irq_prod != qp->irq_cons ||
-	       qp->state == SWP_QP_TERMINATE ||
-	       (qp->sq.entries && !READ_ONCE(swp_ring_ctrl(&qp->sq)->kick));
+	return qp->irq_prod != qp->irq_cons || tx->term_pending ||
+	       tx->rtr || qp->state == SWP_QP_TERMINATE ||
+	       (tx->fin_wanted && !tx->shut);
 }
 
-/*
- * Others get a turn.  Who goes on: the process that holds the lock, once it has
- * given it back; in softirq whoever brings the next ACK; else the worker, which
- * on a busy machine may have to wait for a processor.
- */
-static void end_burst(struct swp_qp *qp, struct sock *sk, bool owned)
+/* What the socket calls for: the engine runs if it may help. */
+void swp_tx_news(struct swp_qp *qp, enum swp_news news)
 {
-	if (owned && qp->tx.looping)
-		qp->tx.again = true;
-	else if (!owned && !tcp_rtx_queue_empty(sk))
-		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
-	else
-		swp_qp_kick(qp);
+	if (swp_turn_runs(qp->tx.turn, news, tx_due(qp)))
+		swp_tx_run(qp);
 }
 
-void swp_tx_run(struct swp_qp *qp)
+static enum swp_actor tx_actor(const struct swp_tx *tx, struct sock *sk)
+{
+	if (!sock_owned_by_user_nocheck(sk))
+		return SWP_ACTOR_SOFTIRQ;
+	/* only this process could have written its own name */
+	if (READ_ONCE(tx->holder) != current)
+		return SWP_ACTOR_STRANGER;
+	return tx->leaving ? SWP_ACTOR_LEAVING : SWP_ACTOR_HOLDER;
+}
+
+/* Sends until there is a reason to stop.  @left: budget, octets */
+static enum swp_stop send_some(struct swp_qp *qp, struct sock *sk, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct sock *sk;
-	bool owned;
-	u32 left;
 	int ret;
 
-	if (tx->running || !qp->llp)
-		return;
-	sk = qp->llp->sock->sk;
-	/*
-	 * A process that gives the lock back handles what came meanwhile, ACKs
-	 * that make room for more among it.  It would send a whole stream from
-	 * there; so all of that counts as one burst.
-	 */
-	owned = sock_owned_by_user_nocheck(sk);
-	left = owned ? tx->owned_left : SWP_TX_BURST;
-	if (!left) {
-		end_burst(qp, sk, owned);
-		return;
-	}
-	tx->running = true;
-	for (;;) {
+	while (*left > 0) {
 		if (qp->state == SWP_QP_ERROR)
-			break;
+			return SWP_STOP_DEAD;
 		if (!tx->pending) {
 			if (!sk_stream_memory_free(sk)) {
-				/*
-				 * The doorbell was for requests that nobody
-				 * looked at yet, and nobody may ring again: tell
-				 * swp_tx_wanted() when TCP has room.
-				 */
-				if (qp->sq.entries)
-					WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick,
-						   0);
-				set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 				swp_qp_stat_inc(qp, TX_STALLS);
-				break;
+				return SWP_STOP_FULL;
 			}
-			ret = build_batch(qp, sk);
-			if (ret == 0) {
-				/* an error found while building adds a Terminate */
-				if (tx->term_pending)
-					continue;
+			ret = build_batch(qp, sk, left);
+			if (ret < 0)
+				return SWP_STOP_MEMORY;
+			/* an error found while building adds a Terminate */
+			if (!ret && tx->term_pending)
+				continue;
+			if (!ret && *left > 0) {
 				tx_idle(qp);
-				break;
+				if (qp->state == SWP_QP_ERROR)
+					return SWP_STOP_DEAD;
+				return tx->held ? SWP_STOP_HELD :
+						  SWP_STOP_EMPTY;
 			}
-			if (ret < 0) {
-				swp_qp_kick(qp);
+			if (!ret)
 				break;
-			}
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
 		ret = swp_tcp_push(sk, &tx->it, tx->eor);
 		trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, ret);
-		if (ret > 0) {
-			left -= min_t(u32, left, ret);
-			if (!iov_iter_count(&tx->it))
-				batch_done(qp, sk);
-			if (!left) {
-				end_burst(qp, sk, owned);
-				break;
-			}
-			continue;
-		}
 		if (ret == -EAGAIN || ret == 0) {
-			set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 			swp_qp_stat_inc(qp, TX_STALLS);
-			/* nothing in flight, so no ACK will call us again */
-			if (tcp_rtx_and_write_queues_empty(sk))
-				swp_qp_kick(qp);
-			break;
+			return SWP_STOP_FULL;
 		}
-		swp_qp_dead(qp, ret);
-		break;
+		if (ret < 0) {
+			swp_qp_dead(qp, ret);
+			return SWP_STOP_DEAD;
+		}
+		if (qp->backoff)
+			WRITE_ONCE(qp->backoff, 0);
+		*left -= ret;
+		if (!iov_iter_count(&tx->it))
+			batch_done(qp, sk);
 	}
-	if (owned)
-		tx->owned_left = left;
+	return SWP_STOP_BURST;
+}
+
+/* Will TCP call again, without anything that is new to it? */
+static bool tcp_calls(struct sock *sk, enum swp_stop stop)
+{
+	/* it wakes us by an ACK, and what is not sent yet it will send itself */
+	if (stop == SWP_STOP_FULL)
+		return !tcp_rtx_and_write_queues_empty(sk);
+	return !tcp_rtx_queue_empty(sk);
+}
+
+/*
+ * Runs the engine within the budget of whoever calls, and decides whose turn it
+ * is then.  A process that gives the lock back handles what came meanwhile, ACKs
+ * that make room for more among it.  It would send a whole stream from there; so
+ * all of that counts as one burst.
+ */
+void swp_tx_run(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	enum swp_actor actor;
+	enum swp_stop stop;
+	enum swp_turn turn;
+	struct sock *sk;
+	int burst, *left;
+	u32 prod;
+
+	if (tx->running || !qp->llp)
+		return;
+	sk = qp->llp->sock->sk;
+	actor = tx_actor(tx, sk);
+	burst = actor == SWP_ACTOR_SOFTIRQ ? SWP_TX_BURST : 0;
+	left = actor == SWP_ACTOR_SOFTIRQ || actor == SWP_ACTOR_STRANGER ?
+	       &burst : &tx->left;
+	tx->running = true;
+	for (;;) {
+		stop = send_some(qp, sk, left);
+		turn = swp_turn_after(stop, actor, tcp_calls(sk, stop),
+				      tx->poller);
+		swp_tx_set_turn(qp, turn);
+		if (turn != SWP_TURN_POSTER)
+			break;
+		/* pairs with the poster's barrier between prod and kick */
+		smp_mb();
+		if (!sq_posted(qp, &prod))
+			break;
+	}
 	give_frag(tx);
 	tx->running = false;
 }

@@ -570,7 +570,10 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
 	if (ret)
 		*bad = wr;
-	swp_qp_kick(qp);
+	/* pairs with the engine's barrier between kick and prod */
+	smp_mb();
+	if (READ_ONCE(ctrl->kick))
+		swp_qp_kick(qp);
 	return ret;
 }
 
