@@ -172,7 +172,12 @@ static int __init swp_init(void)
 	ret = -ENOMEM;
 	if (!swp_user_wq)
 		goto err_wq;
-	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_PERCPU |
+	/*
+	 * Half of the processors at most are in this one's hands, for as long as
+	 * a program keeps its queue busy: a poller that has to wait for its
+	 * processor holds up the stream that nobody else looks at.
+	 */
+	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_HIGHPRI | WQ_PERCPU |
 				      WQ_CPU_INTENSIVE, 0);
 	if (!swp_poll_wq)
 		goto err_user_wq;

@@ -134,21 +134,21 @@ static inline bool swp_turn_kick(enum swp_turn turn)
  * swp_turn_runs - does the engine run for what the socket calls for?
  * @due: something besides the send queue waits to be sent: responses, a
  *	Terminate, FIN
- * Whose duty it is and who comes anyhow need not be helped; a worker may have to
- * wait for a processor, so he is.
+ * Whose duty it is and who comes anyhow need not be helped; the worker and the
+ * poller may have to wait for a processor, so they are.
  */
 static inline bool swp_turn_runs(enum swp_turn turn, enum swp_news news,
 				 bool due)
 {
 	switch (turn) {
 	case SWP_TURN_WORK:
+	case SWP_TURN_POLLER:
 		return true;
 	case SWP_TURN_PEER:
 		return due || news == SWP_NEWS_DATA;
 	case SWP_TURN_TCP:
 		return news == SWP_NEWS_ACKED;
 	case SWP_TURN_POSTER:
-	case SWP_TURN_POLLER:
 		return due;
 	default:
 		return false;
