@@ -87,34 +87,66 @@ static inline enum swp_turn swp_turn_after(enum swp_stop stop,
 					   enum swp_actor actor, bool out,
 					   bool poller)
 {
-#define SWP_TURN_EVER(t)	{ SWP_TURN_##t, SWP_TURN_##t }
-#define SWP_TURN_ALL(t)		{ SWP_TURN_EVER(t), SWP_TURN_EVER(t), \
-				  SWP_TURN_EVER(t), SWP_TURN_EVER(WORK) }
-	/* by stop, actor (as in the enum), and whether nothing or something is out */
+	/* by stop, actor, and whether nothing or something is out */
 	static const __u8 table[SWP_STOP_COUNT][SWP_ACTOR_COUNT][2] = {
-		[SWP_STOP_EMPTY] = SWP_TURN_ALL(POSTER),
-		[SWP_STOP_HELD] = SWP_TURN_ALL(PEER),
+		[SWP_STOP_EMPTY] = {
+			[SWP_ACTOR_HOLDER] = {
+				SWP_TURN_POSTER, SWP_TURN_POSTER,
+			},
+			[SWP_ACTOR_LEAVING] = {
+				SWP_TURN_POSTER, SWP_TURN_POSTER,
+			},
+			[SWP_ACTOR_SOFTIRQ] = {
+				SWP_TURN_POSTER, SWP_TURN_POSTER,
+			},
+			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
+		},
+		[SWP_STOP_HELD] = {
+			[SWP_ACTOR_HOLDER] = { SWP_TURN_PEER, SWP_TURN_PEER },
+			[SWP_ACTOR_LEAVING] = { SWP_TURN_PEER, SWP_TURN_PEER },
+			[SWP_ACTOR_SOFTIRQ] = { SWP_TURN_PEER, SWP_TURN_PEER },
+			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
+		},
 		[SWP_STOP_FULL] = {
-			{ SWP_TURN_LATER, SWP_TURN_TCP },
-			{ SWP_TURN_LATER, SWP_TURN_TCP },
-			{ SWP_TURN_LATER, SWP_TURN_TCP },
-			SWP_TURN_EVER(WORK),
+			[SWP_ACTOR_HOLDER] = { SWP_TURN_LATER, SWP_TURN_TCP },
+			[SWP_ACTOR_LEAVING] = { SWP_TURN_LATER, SWP_TURN_TCP },
+			[SWP_ACTOR_SOFTIRQ] = { SWP_TURN_LATER, SWP_TURN_TCP },
+			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
 		},
 		[SWP_STOP_BURST] = {
-			SWP_TURN_EVER(HOLDER),
-			SWP_TURN_EVER(WORK),
+			[SWP_ACTOR_HOLDER] = {
+				SWP_TURN_HOLDER, SWP_TURN_HOLDER,
+			},
+			[SWP_ACTOR_LEAVING] = { SWP_TURN_WORK, SWP_TURN_WORK },
 			/* others get a turn until the next ACK */
-			{ SWP_TURN_WORK, SWP_TURN_TCP },
-			SWP_TURN_EVER(WORK),
+			[SWP_ACTOR_SOFTIRQ] = { SWP_TURN_WORK, SWP_TURN_TCP },
+			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
 		},
-		[SWP_STOP_MEMORY] = SWP_TURN_ALL(LATER),
+		[SWP_STOP_MEMORY] = {
+			[SWP_ACTOR_HOLDER] = { SWP_TURN_LATER, SWP_TURN_LATER },
+			[SWP_ACTOR_LEAVING] = {
+				SWP_TURN_LATER, SWP_TURN_LATER,
+			},
+			[SWP_ACTOR_SOFTIRQ] = {
+				SWP_TURN_LATER, SWP_TURN_LATER,
+			},
+			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
+		},
 		[SWP_STOP_DEAD] = {
-			SWP_TURN_EVER(NOBODY), SWP_TURN_EVER(NOBODY),
-			SWP_TURN_EVER(NOBODY), SWP_TURN_EVER(NOBODY),
+			[SWP_ACTOR_HOLDER] = {
+				SWP_TURN_NOBODY, SWP_TURN_NOBODY,
+			},
+			[SWP_ACTOR_LEAVING] = {
+				SWP_TURN_NOBODY, SWP_TURN_NOBODY,
+			},
+			[SWP_ACTOR_SOFTIRQ] = {
+				SWP_TURN_NOBODY, SWP_TURN_NOBODY,
+			},
+			[SWP_ACTOR_STRANGER] = {
+				SWP_TURN_NOBODY, SWP_TURN_NOBODY,
+			},
 		},
 	};
-#undef SWP_TURN_ALL
-#undef SWP_TURN_EVER
 	enum swp_turn turn = (enum swp_turn)table[stop][actor][out];
 
 	return turn == SWP_TURN_POSTER && poller ? SWP_TURN_POLLER : turn;

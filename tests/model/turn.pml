@@ -11,10 +11,13 @@
  * What stands for what
  *   prod, kick   the words of the mapped ring; every access is a step of its own
  *   lock         the socket lock: FREE, SOFTIRQ's spinlock, or the owning process
- *   backlog      what came while a process owned it, handled when it gives it back
  *   out          messages that TCP has sent and the peer has not acknowledged
  *   reads        reads of ours without response; fenced requests wait for them
  *   asked        reads of the peer that wait for our response
+ *
+ * BROKEN=1, 2, 3 are mistakes that the checker has to find: the second look behind
+ * kick is left out; the poller gives up without the lock; a stranger that handles
+ * the backlog is taken for the holder, who comes back.
  *
  * Left out: contents, completions, the end of a stream (tests/model/life.pml).
  * Memory is sequentially consistent here; the code has full barriers where the
@@ -28,11 +31,15 @@
 #endif
 #define TOTAL	(POSTS0 + POSTS1)
 #ifndef BURST
-#define BURST 2
+#define BURST	2	/* budget, requests */
 #endif
-
+#ifndef BROKEN
+#define BROKEN	0
+#endif
 #define LOOPS	2	/* bursts of a process before the worker takes over */
+#ifndef WINDOW
 #define WINDOW	2	/* messages that TCP takes */
+#endif
 
 /* The numbers of kernel/proto/turn.h, which the compiler compares */
 #define T_POSTER	1
@@ -83,7 +90,6 @@ bool poll_work;
 
 /* The world around */
 byte lock;
-bool backlog_ack, backlog_data, backlog_ask;
 byte out, reads, asked;
 #ifndef SHORTAGES
 #define SHORTAGES 1
@@ -102,9 +108,9 @@ bool runs;
 bool ring;
 byte before;
 
-/* Requests by number: 1 is a read, 2 is fenced, the others are neither */
-#define is_read(n)	((n) == 1)
-#define is_fenced(n)	((n) == 2)
+/* Requests by number: the first is a read, the next fenced, others neither */
+#define is_read(n)	((n) == 0)
+#define is_fenced(n)	((n) == 1)
 
 /*
  * What nobody can see who has not the lock is one step.  The turn is seen, and
@@ -182,7 +188,11 @@ inline engine(me)
 			c_code { now.actor = SWP_ACTOR_SOFTIRQ; };
 			spend = BURST
 		:: lock != SOFTIRQ && holder != me ->
+#if BROKEN == 3
+			c_code { now.actor = SWP_ACTOR_HOLDER; };
+#else
 			c_code { now.actor = SWP_ACTOR_STRANGER; };
+#endif
 			spend = 0
 		:: lock != SOFTIRQ && holder == me && leaving ->
 			c_code { now.actor = SWP_ACTOR_LEAVING; };
@@ -201,10 +211,14 @@ inline engine(me)
 						  now.out > 0, now.poller);
 		};
 		set_turn(next);
+#if BROKEN == 1
+		break
+#else
 		if
 		:: turn != T_POSTER || sq_tx == prod -> break
 		:: else
 		fi
+#endif
 	od;
 	atomic {
 		assert(sq_tx - before <= BURST);
@@ -221,21 +235,13 @@ inline engine(me)
 	}
 }
 
-/* data_ready and write_space, behind the receive engine */
-inline socket_calls(me, ack, data, ask)
+/* data_ready and write_space, behind the receive engine; it is an ACK or not */
+inline socket_calls(me, ack)
 {
 	atomic {
 		if
-		:: ack -> out--; c_code { now.news = SWP_NEWS_ACKED; }
+		:: ack -> c_code { now.news = SWP_NEWS_ACKED; }
 		:: else -> c_code { now.news = SWP_NEWS_DATA; }
-		fi;
-		if
-		:: data -> reads--
-		:: else
-		fi;
-		if
-		:: ask -> asked++
-		:: else
 		fi;
 		c_code {
 			now.runs = swp_turn_runs(now.turn, now.news,
@@ -254,23 +260,24 @@ inline lock_sock(me)
 	atomic { lock == FREE -> lock = me }
 }
 
+/*
+ * The backlog: what came at any time while the lock was held.  Nobody looks there
+ * before the lock is given back, so here is early enough for it to come.
+ */
 inline release_sock(me)
 {
 	do
-	:: atomic { !backlog_ack && !backlog_data && !backlog_ask ->
+	:: atomic { true ->
 		lock = FREE;
 		leaving = false;
 		left = 0;
 		break }
-	:: backlog_ack ->
-		backlog_ack = false;
-		socket_calls(me, true, false, false)
-	:: backlog_data ->
-		backlog_data = false;
-		socket_calls(me, false, true, false)
-	:: backlog_ask ->
-		backlog_ask = false;
-		socket_calls(me, false, false, true)
+	:: atomic { out > 0 -> out-- };
+		socket_calls(me, true)
+	:: atomic { reads > 0 -> reads-- };
+		socket_calls(me, false)
+	:: atomic { questions > 0 -> questions--; asked++ };
+		socket_calls(me, false)
 	od
 }
 
@@ -361,8 +368,12 @@ end:	do
 		/* time is up */
 		:: true -> break
 		od;
+#if BROKEN == 2
+		poller = false
+#else
 		why = POLL_END;
 		run_tx(POLLER, why, n)
+#endif
 	od
 }
 
@@ -378,24 +389,18 @@ active proctype stranger()
 active proctype softirq()
 {
 end:	do
-	:: atomic { out > 0 && !backlog_ack && lock == FREE -> lock = SOFTIRQ };
-		socket_calls(SOFTIRQ, true, false, false);
+	:: atomic { out > 0 && lock == FREE -> lock = SOFTIRQ; out-- };
+		socket_calls(SOFTIRQ, true);
 		lock = FREE
-	:: atomic { out > 0 && !backlog_ack && lock > SOFTIRQ ->
-		backlog_ack = true }
-	:: atomic { reads > 0 && !backlog_data && lock == FREE -> lock = SOFTIRQ };
-		socket_calls(SOFTIRQ, false, true, false);
+	:: atomic { reads > 0 && lock == FREE -> lock = SOFTIRQ; reads-- };
+		socket_calls(SOFTIRQ, false);
 		lock = FREE
-	:: atomic { reads > 0 && !backlog_data && lock > SOFTIRQ ->
-		backlog_data = true }
 	:: atomic { questions > 0 && lock == FREE ->
 		questions--;
+		asked++;
 		lock = SOFTIRQ };
-		socket_calls(SOFTIRQ, false, false, true);
+		socket_calls(SOFTIRQ, false);
 		lock = FREE
-	:: atomic { questions > 0 && !backlog_ask && lock > SOFTIRQ ->
-		questions--;
-		backlog_ask = true }
 	od
 }
 
