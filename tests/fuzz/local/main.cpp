@@ -21,6 +21,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "lib/network.hpp"
 #include "lib/resources.hpp"
 #include "lib/system.hpp"
 #include "local/actor.hpp"
@@ -509,6 +510,11 @@ int main(int argc, char **argv) {
         return 2;
     board = new (page) Board();
     try {
+        /*
+         * Before an id goes, iw_cm waits for its connect to end, beyond SIGKILL: to a listener
+         * that does not answer that is the whole time which a Reply has.
+         */
+        const softwarp::e2e::ParameterOverride reply("reply_ms", "5000");
         return Conductor(options, corpus).go();
     } catch (const std::exception &error) {
         fmt::print("failure: {}\n", error.what());
