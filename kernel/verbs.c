@@ -3,6 +3,7 @@
  * The ib_device_ops: argument checks and glue between ib_core and the objects.
  */
 #include <linux/inetdevice.h>
+#include <linux/sched/task.h>
 #include <linux/memcontrol.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
@@ -113,7 +114,7 @@ static void get_fw_str(struct ib_device *ibdev, char *str)
 
 /* Contexts and protection domains ----------------------------------------- */
 
-static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
+static int init_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 {
 	struct swp_ucontext *uctx = container_of(ctx, struct swp_ucontext, base);
 	struct swp_device *dev = to_swp_dev(ctx->device);
@@ -146,6 +147,22 @@ static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (ret)
 		swp_uncount(dev, SWP_LIMIT_UCONTEXT, uctx->owner);
+	return ret;
+}
+
+/*
+ * The core frees a context that was refused without giving back the task that it
+ * has noted there (UVERBS_METHOD_GET_CONTEXT of 6.12 and 7.3): each refusal would
+ * cost a task_struct, for good.  Where it does give it back it looks first.
+ */
+static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
+{
+	int ret = init_ucontext(ctx, udata);
+
+	if (ret && ctx->res.task) {
+		put_task_struct(ctx->res.task);
+		ctx->res.task = NULL;
+	}
 	return ret;
 }
 
