@@ -651,7 +651,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 /*
  * iw_cm finds a QP and takes its reference in two calls, between which the QP
  * may go.  So the first takes it: each iw_get_qp() that finds one is followed by
- * one iw_add_ref(), and nothing else calls either, from 6.1 to 7.3.
+ * one iw_add_ref(), and nothing else calls either, in 6.12 and in 7.3.
  */
 static void iw_add_ref(struct ib_qp *ibqp)
 {
