@@ -752,9 +752,10 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 		qp->tx.left = SWP_TX_BURST;
 		if (llp->owner == qp) {
 			if (buf) {
-				WRITE_ONCE(qp->backoff, 0);
 				swp_rx_feed(qp, buf,
 					    roundup_pow_of_two(SWP_FPDU_MAX));
+				if (!qp->rx.starved)
+					WRITE_ONCE(qp->backoff, 0);
 			}
 			buf = NULL;
 			tx_burst(qp, why);

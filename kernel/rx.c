@@ -908,7 +908,8 @@ static void starve(read_descriptor_t *desc)
 
 	desc->count = 0;
 	qp->rx.starved = true;
-	swp_qp_kick(qp);
+	/* what is short may be the program's share, for as long as it likes */
+	swp_qp_kick_later(qp);
 }
 
 /* tcp_read_sock() actor: @len octets of @skb from @off on are new. */
