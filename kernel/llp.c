@@ -371,6 +371,21 @@ int swp_llp_connect_result(struct swp_llp *llp)
 	return ret;
 }
 
+/*
+ * A socket keeps what is left of the pages that it copied into, up to 32 KiB, for
+ * the next time.  There is none: a stream that has started hands over pages of
+ * its own.
+ */
+static void drop_frag(struct sock *sk)
+{
+	lock_sock(sk);
+	if (sk->sk_frag.page) {
+		put_page(sk->sk_frag.page);
+		sk->sk_frag.page = NULL;
+	}
+	release_sock(sk);
+}
+
 int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
@@ -378,6 +393,7 @@ int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len)
 	int ret;
 
 	ret = kernel_sendmsg(llp->sock, &msg, &iov, 1, len);
+	drop_frag(llp->sock->sk);
 	if (ret < 0)
 		return ret;
 	/* cannot happen to some hundred octets on an idle connection */
