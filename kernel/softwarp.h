@@ -173,7 +173,7 @@ struct swp_pd {
 
 /* Memory shared with user space, or private to the kernel */
 struct swp_ring {
-	void *mem;			/* control page, then the elements */
+	void *mem;			/* struct swp_ring_ctrl, elements */
 	u32 bytes;			/* of mem; 0 = no ring */
 	u32 entries;			/* power of two */
 	u32 mask;

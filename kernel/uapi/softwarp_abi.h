@@ -6,8 +6,8 @@
  * so that 32- and 64-bit programs see the same layout.  Structures only grow at
  * their end; a change that an old partner cannot ignore raises SWP_ABI_VERSION.
  *
- * Queues are rings in memory shared with user space.  A ring begins with one
- * control page (struct swp_ring_ctrl); its elements start at SWP_RING_DATA_OFF.
+ * Queues are rings in memory shared with user space.  A ring begins with a
+ * struct swp_ring_ctrl; its elements follow at SWP_RING_DATA_OFF.
  * Indices are free running 32-bit counters; the slot of index i is
  * i & (entries - 1), entries being a power of two.  The kernel treats every
  * word of a ring as hostile: it reads each once and checks its copy.
@@ -21,12 +21,12 @@
 #define SWP_DRIVER_ID		0x53575250U
 
 /* ib_device_ops.uverbs_abi_ver; libibverbs compares it when matching. */
-#define SWP_ABI_VERSION		1
+#define SWP_ABI_VERSION		2
 
 #define SWP_MAX_SGE		32
 #define SWP_MAX_INLINE		512
 
-#define SWP_RING_DATA_OFF	4096
+#define SWP_RING_DATA_OFF	256
 
 /* Request and response tails of the uverbs commands ----------------------- */
 
@@ -106,7 +106,7 @@ struct swp_modify_srq_resp {
 /* Rings ------------------------------------------------------------------- */
 
 /*
- * Control page of a ring.  Each side writes its own cache line only, but for
+ * The beginning of a ring.  Each side writes its own cache line only, but for
  * the words said to be set by one side and cleared by the other.
  *
  * SQ: user space fills SQEs, then stores prod (release), executes a full

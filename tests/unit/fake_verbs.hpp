@@ -17,7 +17,7 @@
 
 struct FakeKernel {
     // Answers
-    std::uint32_t abi_version = 1;
+    std::uint32_t abi_version = SWP_ABI_VERSION;
     int next_error = 0; // returned by the next command, once
     std::uint32_t cq_entries = 8;
     std::uint32_t cq_bytes = 4096 + 4096;

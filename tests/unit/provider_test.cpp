@@ -59,7 +59,7 @@ class Provider : public testing::Test {
                       .stride = 48,
                       .reserved = 0};
         kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 4096 + 4096, .entries = 8};
-        sysfs.abi_ver = 1;
+        sysfs.abi_ver = SWP_ABI_VERSION;
         device = registered->alloc_device(&sysfs);
         ASSERT_NE(device, nullptr);
         std::strcpy(device->device.name, "sw0");
@@ -128,7 +128,7 @@ class Provider : public testing::Test {
         cqe.opcode = SWP_OP_SEND;
         cqe.qp_num = qp_num;
         cqe.gen = static_cast<std::uint16_t>(index / kernel.cq_entries + 1);
-        poke(ring + 4096 + std::uint64_t{index % kernel.cq_entries} * 64, cqe);
+        poke(ring + SWP_RING_DATA_OFF + std::uint64_t{index % kernel.cq_entries} * 64, cqe);
     }
 
     VerbsSysfsDev sysfs{};
@@ -144,7 +144,7 @@ class Provider : public testing::Test {
 TEST_F(Provider, OpensWithItsIdAndVersion) {
     open();
     EXPECT_EQ(kernel.driver_id, 0x53575250U);
-    EXPECT_EQ(kernel.uctx_req.abi_version, 1U);
+    EXPECT_EQ(kernel.uctx_req.abi_version, 2U);
     EXPECT_EQ(kernel.uctx_req.reserved, 0U);
 }
 
@@ -160,7 +160,7 @@ TEST_F(Provider, SetsTheSlotsItHasAndNoOthers) {
 }
 
 TEST_F(Provider, NewerModule) {
-    sysfs.abi_ver = 2;
+    sysfs.abi_ver = SWP_ABI_VERSION + 1;
     registered->uninit_device(device);
     device = registered->alloc_device(&sysfs);
     std::strcpy(device->device.name, "sw0");
@@ -169,8 +169,8 @@ TEST_F(Provider, NewerModule) {
     EXPECT_EQ(registered->alloc_context(&device->device, fd, nullptr), nullptr);
     EXPECT_EQ(errno, EPROTONOSUPPORT);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "softwarp: sw0: the kernel module speaks ABI version 2, this libibverbs provider "
-              "version 1; install the provider (libsoftwarp-rdmav34.so) of the same release\n");
+              "softwarp: sw0: the kernel module speaks ABI version 3, this libibverbs provider "
+              "version 2; install the provider (libsoftwarp-rdmav34.so) of the same release\n");
     EXPECT_EQ(kernel.uctx_req.abi_version, 0U) << "the module was not asked";
     EXPECT_EQ(fcntl(fd, F_GETFD), -1) << "the descriptor is closed";
 }
@@ -182,7 +182,7 @@ TEST_F(Provider, OlderModuleFoundByTheAnswer) {
     EXPECT_EQ(errno, EPROTONOSUPPORT);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "softwarp: sw0: the kernel module speaks ABI version 0, this libibverbs provider "
-              "version 1; install the kernel module (softwarp.ko) of the same release and load it "
+              "version 2; install the kernel module (softwarp.ko) of the same release and load it "
               "again\n");
 }
 
@@ -381,8 +381,8 @@ TEST_F(Provider, SrqPostsIntoTheMappedRing) {
     EXPECT_EQ(kernel.ops.post_srq_recv(srq, &wr, &bad), ENOMEM);
     EXPECT_EQ(bad, &wr);
     EXPECT_EQ(peek<std::uint32_t>(srq_at), 4U);
-    EXPECT_EQ(peek<std::uint64_t>(srq_at + 4096 + 3 * 48), 13U);
-    EXPECT_EQ(peek<std::uint64_t>(srq_at + 4096 + 3 * 48 + 16), 1U) << "address";
+    EXPECT_EQ(peek<std::uint64_t>(srq_at + SWP_RING_DATA_OFF + 3 * 48), 13U);
+    EXPECT_EQ(peek<std::uint64_t>(srq_at + SWP_RING_DATA_OFF + 3 * 48 + 16), 1U) << "address";
     EXPECT_TRUE(kernel.doorbells.empty()) << "there is none for an SRQ";
     wr.num_sge = 3;
     EXPECT_EQ(kernel.ops.post_srq_recv(srq, &wr, &bad), EINVAL);
@@ -463,8 +463,8 @@ TEST_F(ProviderSrq, GoesOnInAnotherRing) {
     EXPECT_EQ(post(9), ENOMEM);
     EXPECT_EQ(peek<std::uint32_t>(srq_at), 4U) << "nobody writes there any more";
     EXPECT_EQ(peek<std::uint32_t>(srq2_at), 9U);
-    EXPECT_EQ(peek<std::uint64_t>(srq2_at + 4096 + 4 * 48), 4U);
-    EXPECT_EQ(peek<std::uint64_t>(srq2_at + 4096 + 0 * 48), 8U);
+    EXPECT_EQ(peek<std::uint64_t>(srq2_at + SWP_RING_DATA_OFF + 4 * 48), 4U);
+    EXPECT_EQ(peek<std::uint64_t>(srq2_at + SWP_RING_DATA_OFF + 0 * 48), 8U);
     EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
 }
 
@@ -473,7 +473,7 @@ TEST_F(ProviderSrq, WhoseNewRingIsNotToBeHad) {
     ASSERT_EQ(post(0), 0);
     kernel.resized_srq.ring_key = 1;
     EXPECT_EQ(resize(8), EINVAL);
-    kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 4096, .entries = 8};
+    kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 256, .entries = 8};
     testing::internal::CaptureStderr();
     EXPECT_EQ(resize(8), EPROTO);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible shared receive queue (8 x"),
@@ -603,7 +603,7 @@ TEST_F(Provider, CqWhoseNewRingIsNotToBeHad) {
     ASSERT_NE(cq, nullptr);
     kernel.resized.ring_key = 1;
     EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EINVAL);
-    kernel.resized = {.ring_key = cq2_at, .ring_bytes = 4096, .entries = 16};
+    kernel.resized = {.ring_key = cq2_at, .ring_bytes = 1024, .entries = 16};
     testing::internal::CaptureStderr();
     EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EPROTO);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible completion queue"),
@@ -707,13 +707,13 @@ TEST_F(ProviderCqEx, ReadsStepByStep) {
     cqe.qp_num = 7;
     cqe.timestamp = 0x1122334455667788;
     cqe.gen = 1;
-    poke(cq_at + 4096, cqe);
+    poke(cq_at + SWP_RING_DATA_OFF, cqe);
     cqe.wr_id = 2;
     cqe.opcode = SWP_OP_READ;
     cqe.flags = 0;
     cqe.status = IBV_WC_REM_ACCESS_ERR;
     cqe.vendor_err = 0xc0000101;
-    poke(cq_at + 4096 + 64, cqe);
+    poke(cq_at + SWP_RING_DATA_OFF + 64, cqe);
 
     ASSERT_EQ(ibv_start_poll(cq, &attr), 0);
     EXPECT_EQ(cq->wr_id, 0xabcdefU);
@@ -826,9 +826,9 @@ TEST_F(ProviderQp, PostsIntoTheMappedRings) {
     EXPECT_EQ(kernel.ops.post_send(qp, &send, &bad), 0);
     EXPECT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), 0);
     EXPECT_EQ(peek<std::uint32_t>(sq_at), 1U);
-    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096), 5U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + SWP_RING_DATA_OFF), 5U);
     EXPECT_EQ(peek<std::uint32_t>(rq_at), 1U);
-    EXPECT_EQ(peek<std::uint64_t>(rq_at + 4096), 6U);
+    EXPECT_EQ(peek<std::uint64_t>(rq_at + SWP_RING_DATA_OFF), 6U);
     EXPECT_TRUE(kernel.doorbells.empty());
 }
 
@@ -941,14 +941,14 @@ TEST_F(ProviderQp, BindingTypeOneChangesTheKey) {
     EXPECT_EQ(kernel.ops.bind_mw(qp, &mw, &bind), 0);
     EXPECT_EQ(mw.rkey, 0x12345600U) << "the key alone wraps";
     EXPECT_EQ(peek<std::uint32_t>(sq_at), 1U);
-    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096), 4U);
-    EXPECT_EQ(peek<std::uint8_t>(sq_at + 4096 + 8), 5U) << "SWP_OP_BIND_MW";
-    EXPECT_EQ(peek<std::uint8_t>(sq_at + 4096 + 9), 1U);
-    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 24), 0x12345600U);
-    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096 + 32), 0x1000U);
-    EXPECT_EQ(peek<std::uint64_t>(sq_at + 4096 + 40), 64U);
-    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 48), 0x789U);
-    EXPECT_EQ(peek<std::uint32_t>(sq_at + 4096 + 52), 4U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + SWP_RING_DATA_OFF), 4U);
+    EXPECT_EQ(peek<std::uint8_t>(sq_at + SWP_RING_DATA_OFF + 8), 5U) << "SWP_OP_BIND_MW";
+    EXPECT_EQ(peek<std::uint8_t>(sq_at + SWP_RING_DATA_OFF + 9), 1U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + SWP_RING_DATA_OFF + 24), 0x12345600U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + SWP_RING_DATA_OFF + 32), 0x1000U);
+    EXPECT_EQ(peek<std::uint64_t>(sq_at + SWP_RING_DATA_OFF + 40), 64U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + SWP_RING_DATA_OFF + 48), 0x789U);
+    EXPECT_EQ(peek<std::uint32_t>(sq_at + SWP_RING_DATA_OFF + 52), 4U);
 
     bind.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
     EXPECT_EQ(kernel.ops.bind_mw(qp, &mw, &bind), EINVAL);
@@ -985,7 +985,7 @@ class ProviderQpEx : public ProviderQp {
     }
 
     [[nodiscard]] std::uint64_t entry(std::uint32_t slot) const {
-        return sq_at + 4096 + std::uint64_t{slot} * 128;
+        return sq_at + SWP_RING_DATA_OFF + std::uint64_t{slot} * 128;
     }
 
     ibv_qp_ex *qpx = nullptr;
@@ -1245,7 +1245,7 @@ TEST_F(ProviderQp, ModifyToResetReloadsTheCounters) {
     recv.wr_id = 9;
     ASSERT_EQ(kernel.ops.post_recv(qp, &recv, &bad_recv), 0);
     EXPECT_EQ(peek<std::uint32_t>(rq_at), 1U);
-    EXPECT_EQ(peek<std::uint64_t>(rq_at + 4096), 9U);
+    EXPECT_EQ(peek<std::uint64_t>(rq_at + SWP_RING_DATA_OFF), 9U);
     kernel.next_error = EINVAL;
     EXPECT_EQ(kernel.ops.modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
     ibv_qp_init_attr init{};

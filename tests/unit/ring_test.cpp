@@ -20,12 +20,12 @@ namespace {
 
 using namespace softwarp;
 
-// Offsets in the control page.
+// Offsets from the beginning of a ring.
 constexpr std::size_t prod_at = 0;
 constexpr std::size_t cons_at = 64;
 constexpr std::size_t kick_at = 128;
 constexpr std::size_t arm_at = 192;
-constexpr std::size_t data_at = 4096;
+constexpr std::size_t data_at = 256;
 
 // A ring as the kernel would hand it out, exactly as large as it says, so that
 // the sanitizer sees every step beyond it.
@@ -127,9 +127,9 @@ TEST(Arithmetic, GenerationOfIndex) {
 }
 
 TEST(Arithmetic, SaneRings) {
-    EXPECT_TRUE(ring_is_sane(4096 + 16 * 64, 16, 64, 64));
+    EXPECT_TRUE(ring_is_sane(SWP_RING_DATA_OFF + 16 * 64, 16, 64, 64));
     EXPECT_TRUE(ring_is_sane(8192, 16, 64, 64));
-    EXPECT_FALSE(ring_is_sane(4096 + 16 * 64 - 1, 16, 64, 64)) << "too short";
+    EXPECT_FALSE(ring_is_sane(SWP_RING_DATA_OFF + 16 * 64 - 1, 16, 64, 64)) << "too short";
     EXPECT_FALSE(ring_is_sane(1 << 20, 12, 64, 64)) << "no power of two";
     EXPECT_FALSE(ring_is_sane(8192, 0, 64, 64));
     EXPECT_FALSE(ring_is_sane(1 << 20, 16, 48, 64)) << "entries overlap";

@@ -22,7 +22,7 @@
 
 namespace softwarp {
 
-static_assert(sizeof(swp_ring_ctrl) == 256);
+static_assert(sizeof(swp_ring_ctrl) == SWP_RING_DATA_OFF);
 static_assert(sizeof(swp_sge) == 16);
 static_assert(sizeof(swp_sqe) == 32);
 static_assert(sizeof(swp_rqe) == 16);

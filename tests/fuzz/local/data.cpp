@@ -297,7 +297,7 @@ bool ring_doorbell(const Object &qp) {
     return verb(qp.fd, IB_USER_VERBS_CMD_POST_SEND, request, 4).ok();
 }
 
-/* Words of a ring, or of what was one; level 1 leaves the control page alone. */
+/* Words of a ring, or of what was one; level 1 leaves the counters alone. */
 bool scribble(Actor &actor, Random &random, unsigned level) {
     uint8_t *place = actor.place(random);
     auto *control = reinterpret_cast<swp_ring_ctrl *>(place);
