@@ -444,7 +444,7 @@ TEST(Order, WriteIsVisibleWhenTheSendBehindItArrives) {
 /* Who watches the last octet of a Write finds all of it, as many programs expect. */
 TEST(Order, TheEndOfAWriteIsSeenLast) {
     constexpr size_t kSize = 16384;
-    const uint64_t kRounds = full_or_quick<uint64_t>(3000, 200);
+    const uint64_t kRounds = full_or_quick<uint64_t>(1000, 200);
     Pair pair;
     Region from(pair.c().pd(), kSize), to(pair.s().pd(), kSize);
     /* nobody else on the processor that watches */
