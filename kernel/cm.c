@@ -641,8 +641,9 @@ static void swp_stream_init(struct swp_stream_params *p,
 		.crc = res->crc,
 		.tx_markers = res->tx_markers,
 		.rx_markers = res->rx_markers,
-		.accept = (hs->policy.rdmac ? SWP_ACCEPT_RDMAC : 0) |
-			  (hs->policy.extensions ? SWP_ACCEPT_EXT : 0),
+		/* RFC 7306 came later than the Consortium's version */
+		.accept = rev == SWP_MPA_REV_RDMAC ? SWP_ACCEPT_RDMAC :
+			  hs->policy.extensions ? SWP_ACCEPT_EXT : 0,
 		.initiator = initiator,
 		.rtr = res->rtr,
 		.ird = res->ird,
@@ -683,12 +684,13 @@ static int swp_ep_gather(struct swp_ep *ep, enum swp_mpa_kind kind,
 			 struct swp_mpa_frame *f)
 {
 	struct swp_handshake *hs = ep->hs;
+	u8 min_rev = hs->policy.rdmac ? SWP_MPA_REV_RDMAC : SWP_MPA_REV_MIN;
 	size_t need;
 	int ret;
 
 	for (;;) {
-		ret = swp_mpa_decode(kind, hs->max_rev, hs->in, hs->got, f,
-				     &need);
+		ret = swp_mpa_decode(kind, min_rev, hs->max_rev, hs->in,
+				     hs->got, f, &need);
 		if (ret != -EAGAIN)
 			return ret;
 		ret = swp_handshake_room(hs, need, ep->lis);
@@ -900,7 +902,7 @@ static void swp_ep_start_active(struct swp_ep *ep,
 		return;
 	}
 
-	swp_stream_init(&p, ep->hs, ep->hs->mine.rev, res, true);
+	swp_stream_init(&p, ep->hs, reply->rev, res, true);
 	kref_get(&ep->ref);
 	ret = swp_qp_start(ep->qp, ep->llp, &p, &swp_ep_conn_ops, ep);
 	if (ret) {

@@ -101,7 +101,7 @@ struct swp_policy {
 	u8 fallback;		/* bool: again with 1 when a peer closes on 2 */
 	u8 p2p;			/* bool: A=1, our initiator sends an RTR */
 	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
-	u8 rdmac;		/* bool: RDMAP version 00b is accepted, too */
+	u8 rdmac;		/* bool: MPA revision 0 is accepted, too */
 	u8 extensions;		/* bool: RFC 7306 is sent and accepted */
 };
 

@@ -648,6 +648,8 @@ static void rresp_error(struct swp_qp *qp, int err)
 			    true, 0, SWP_QN_READ_REQ,
 			    qp->rx.msn[SWP_QN_READ_REQ] -
 			    (qp->irq_prod - qp->irq_cons), 0);
+	if (qp->sp.accept & SWP_ACCEPT_RDMAC)
+		swp_seg_make_rdmac(ddp);
 	qp->tx.kind = SWP_TX_NONE;
 	swp_qp_fail(qp, &t, ddp, sizeof(ddp), SWP_UNTAGGED_LEN +
 		    (q->is_atomic ? SWP_ATOMIC_REQ_LEN : SWP_READ_REQ_LEN),
@@ -914,6 +916,9 @@ static int add_fpdu(struct swp_qp *qp)
 	else
 		swp_untagged_encode(hdr + SWP_MPA_LEN, tx->opcode, last,
 				    tx->stag, SWP_QN_SEND, tx->msn, tx->off);
+	/* with markers always, RFC 5044 appendix C */
+	if (unlikely(markers) && (qp->sp.accept & SWP_ACCEPT_RDMAC))
+		swp_seg_make_rdmac(hdr + SWP_MPA_LEN);
 	if (!add_copy(qp, hdr, SWP_MPA_LEN + hdr_len, true)) {
 		ret = -ENOMEM;
 		goto undo;

@@ -71,8 +71,18 @@ static void decode_enhanced(const __u8 *p, struct swp_mpa_frame *f)
 		f->rtr |= SWP_RTR_READ;
 }
 
-int swp_mpa_decode(enum swp_mpa_kind kind, __u8 max_rev, const __u8 *buf,
-		   size_t len, struct swp_mpa_frame *f, size_t *need)
+/* Without markers and CRC it is none; a rejection needs neither. */
+static bool rdmac_flags_ok(enum swp_mpa_kind kind, __u8 flags)
+{
+	const __u8 both = SWP_MPA_F_MARKERS | SWP_MPA_F_CRC;
+
+	return (flags & both) == both ||
+	       (kind == SWP_MPA_REPLY && (flags & SWP_MPA_F_REJECT));
+}
+
+int swp_mpa_decode(enum swp_mpa_kind kind, __u8 min_rev, __u8 max_rev,
+		   const __u8 *buf, size_t len, struct swp_mpa_frame *f,
+		   size_t *need)
 {
 	const __u8 *key = kind == SWP_MPA_REQUEST ? request_key : reply_key;
 	size_t n = len < SWP_MPA_KEY_LEN ? len : SWP_MPA_KEY_LEN;
@@ -87,8 +97,11 @@ int swp_mpa_decode(enum swp_mpa_kind kind, __u8 max_rev, const __u8 *buf,
 		return -EAGAIN;
 	}
 
-	if (buf[OFF_REV] < SWP_MPA_REV_MIN || buf[OFF_REV] > max_rev)
+	if (buf[OFF_REV] < min_rev || buf[OFF_REV] > max_rev)
 		return -EPROTONOSUPPORT;
+	if (buf[OFF_REV] == SWP_MPA_REV_RDMAC &&
+	    !rdmac_flags_ok(kind, buf[OFF_FLAGS]))
+		return -EPROTO;
 	pd_len = get16(buf + OFF_PD_LEN);
 	if (pd_len > SWP_MPA_PD_MAX)
 		return -EMSGSIZE;
@@ -230,8 +243,8 @@ void swp_mpa_respond(const struct swp_mpa_local *l,
 	res->crc = l->crc || req->crc;
 	rep->crc = res->crc;
 	/* RFC 5044 section 4.3: each end decides for what it receives */
-	rep->markers = l->markers;
-	res->rx_markers = l->markers;
+	rep->markers = l->markers || req->rev == SWP_MPA_REV_RDMAC;
+	res->rx_markers = rep->markers;
 	res->tx_markers = req->markers;
 
 	if (req->enhanced) {
@@ -251,6 +264,7 @@ void swp_mpa_refuse(const struct swp_mpa_local *l,
 	memset(rep, 0, sizeof(*rep));
 	rep->rev = req->rev;
 	rep->crc = l->crc || req->crc;
+	rep->markers = req->rev == SWP_MPA_REV_RDMAC;
 	rep->reject = true;
 	if (req->enhanced)
 		respond_enhanced(l, req, rep, &res);
@@ -272,7 +286,8 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 		return SWP_MPA_INVALID;
 
 	res->crc = req->crc || rep->crc;
-	res->rx_markers = req->markers;
+	/* RFC 5044 section C.2.5: whatever was asked for */
+	res->rx_markers = req->markers || rep->rev == SWP_MPA_REV_RDMAC;
 	res->tx_markers = rep->markers;
 	if (!req->enhanced) {
 		res->ird = l->max_ird;

@@ -14,6 +14,11 @@
 #define SWP_MPA_ENH_LEN		4	/* enhanced data, RFC 6581 section 9 */
 #define SWP_MPA_FRAME_MAX	(SWP_MPA_HDR_LEN + SWP_MPA_PD_MAX)
 
+/*
+ * The RDMA Consortium's, RFC 5044 appendix C: markers and CRC both ways, and
+ * version 00b of DDP and RDMAP.
+ */
+#define SWP_MPA_REV_RDMAC	0
 #define SWP_MPA_REV_MIN		1	/* RFC 5044 */
 #define SWP_MPA_REV_MAX		2	/* RFC 6581 */
 
@@ -111,7 +116,7 @@ static inline __u16 swp_mpa_pd_room(const struct swp_mpa_frame *f)
 /*
  * swp_mpa_decode - take in a frame piece by piece.
  * @kind: what it has to be
- * @max_rev: highest revision this end takes
+ * @min_rev, @max_rev: lowest and highest revision this end takes
  * @buf, @len: what arrived so far, from the first octet of the frame
  * @f: result when 0 is returned; f->pd points into @buf
  * @need: octets, from the first one on, to read up to before the next call when
@@ -120,10 +125,12 @@ static inline __u16 swp_mpa_pd_room(const struct swp_mpa_frame *f)
  *
  * Returns 0, -EAGAIN, or what makes the frame invalid, as soon as it is known:
  * -EBADMSG wrong key, -EPROTONOSUPPORT revision, -EMSGSIZE PD_Length over 512,
- * -EPROTO enhanced flag without room for the enhanced data.
+ * -EPROTO enhanced flag without room for the enhanced data, or revision 0
+ * without markers or CRC.
  */
-int swp_mpa_decode(enum swp_mpa_kind kind, __u8 max_rev, const __u8 *buf,
-		   size_t len, struct swp_mpa_frame *f, size_t *need);
+int swp_mpa_decode(enum swp_mpa_kind kind, __u8 min_rev, __u8 max_rev,
+		   const __u8 *buf, size_t len, struct swp_mpa_frame *f,
+		   size_t *need);
 
 /*
  * swp_mpa_encode - write a frame into @buf of SWP_MPA_FRAME_MAX octets.

@@ -52,16 +52,18 @@ static int opcode_qn(__u8 opcode)
 /* 00b was the RDMA Consortium's number, for DDP as for RDMAP. */
 static bool ddp_version_ok(__u8 ctrl, bool rdmac)
 {
-	__u8 v = ctrl & SWP_DDP_DV_MASK;
-
-	return v == SWP_DDP_DV || (rdmac && !v);
+	return (ctrl & SWP_DDP_DV_MASK) == (rdmac ? 0 : SWP_DDP_DV);
 }
 
 static bool rdmap_version_ok(__u8 ctrl, bool rdmac)
 {
-	__u8 v = ctrl & SWP_RDMAP_RV_MASK;
+	return (ctrl & SWP_RDMAP_RV_MASK) == (rdmac ? 0 : SWP_RDMAP_RV);
+}
 
-	return v == SWP_RDMAP_RV || (rdmac && !v);
+void swp_seg_make_rdmac(__u8 *buf)
+{
+	buf[0] = (__u8)(buf[0] & ~SWP_DDP_DV_MASK);
+	buf[1] = (__u8)(buf[1] & ~SWP_RDMAP_RV_MASK);
 }
 
 static void fill_tagged(const __u8 *buf, struct swp_seg *seg)

@@ -53,9 +53,13 @@ enum swp_atomic_op {
 	SWP_ATOMIC_CMP_SWAP	= 0x2,
 };
 
-/* What a receiver takes beyond RFC 5040; or-ed together */
+/* What a stream carries beyond RFC 5040; or-ed together */
 enum swp_accept {
-	SWP_ACCEPT_RDMAC	= 1,	/* version 00b, the RDMA Consortium's */
+	/*
+	 * Version 00b, the RDMA Consortium's, of DDP and RDMAP, instead of 01b:
+	 * RFC 5041 section 4.1 has one version for all segments of both ways.
+	 */
+	SWP_ACCEPT_RDMAC	= 1,
 	SWP_ACCEPT_EXT		= 2,	/* the operations of RFC 7306 */
 };
 
@@ -245,6 +249,9 @@ void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to);
 /* Write an untagged header: 18 octets. */
 void swp_untagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 inv_stag,
 			 __u32 qn, __u32 msn, __u32 mo);
+
+/* Gives a header that was written the Consortium's versions. */
+void swp_seg_make_rdmac(__u8 *buf);
 
 /* The 28 octets of a Read Request header, RFC 5040 section 4.4 */
 void swp_rreq_decode(const __u8 *buf, struct swp_rreq *r);

@@ -1122,53 +1122,239 @@ TEST(Rdmap, OpcodesOfRfc7306) {
     }
 }
 
-/* The RDMA Consortium's version is taken where the policy says so, others never. */
-class RdmacPolicy {
-  public:
-    RdmacPolicy()
-        : file_(fmt::format("/sys/class/infiniband/{}/mpa/rdmac", device_of(Role::responder))) {
-        set("on");
-    }
-    ~RdmacPolicy() { set("off"); }
-    RdmacPolicy(const RdmacPolicy &) = delete;
-    RdmacPolicy &operator=(const RdmacPolicy &) = delete;
+/*
+ * The RDMA Consortium's protocols, RFC 5044 appendix C: MPA revision 0 with markers and CRC both
+ * ways, and version 00b of DDP and RDMAP in all segments of both ways; where the policy says so.
+ */
+constexpr uint8_t kBothFlags = kMpaCrc | kMpaMarkers;
 
-  private:
-    void set(const char *value) const {
-        std::ofstream file(file_);
-        file << value << std::flush;
-        require(file.good(), file_);
-    }
-    std::string file_;
-};
+Bytes as_consortium(Bytes ulpdu) {
+    ulpdu[0] &= 0xfc;
+    ulpdu[1] &= 0x3f;
+    return ulpdu;
+}
 
-TEST(Rdmap, ConsortiumVersion) {
-    REQ("RDMAP-03", "RDMAP-78");
-    RdmacPolicy policy;
-    for (uint8_t bad : {0x83, 0xc3}) {
+LinkOptions consortium() {
+    return {.flags = kBothFlags, .revision = 0, .rtr = as_consortium(Tagged{}.bytes())};
+}
+
+/* A Terminate of this version, behind what else there is; and the end. */
+Terminate expect_old_terminate(Link &link, unsigned layer, unsigned etype, unsigned code,
+                               Where where = Where::current()) {
+    Segment segment = link.hear();
+    while (segment.opcode() != kOpTerminate)
+        segment = link.hear();
+    EXPECT_EQ(segment.ddp, 0x40) << where.line();
+    EXPECT_EQ(segment.rdmap, 0x07) << where.line();
+    Terminate term = Terminate::parse(segment.payload);
+    EXPECT_EQ(term.layer, layer) << where.line();
+    EXPECT_EQ(term.etype, etype) << where.line();
+    EXPECT_EQ(term.code, code) << where.line();
+    link.expect_fin(where);
+    link.expect_disconnected(where);
+    return term;
+}
+
+/* All kinds of messages that ours sends, and those that it takes. */
+TEST(Rdmap, ConsortiumMessages) {
+    REQ("RDMAP-03", "MPA-54", "DDP-02");
+    Policy policy(Role::responder, "rdmac", "on");
+    Link link(consortium());
+    EXPECT_EQ(link.reply.revision, 0U);
+    EXPECT_EQ(link.reply.flags, kBothFlags);
+    constexpr size_t kLength = 4096;
+    Region memory(link.pd(), 2 * kLength);
+    fill(memory.at(0), kLength, 1);
+    auto expect = [&](const Bytes &ulpdu) { link.expect_ulpdu(as_consortium(ulpdu)); };
+
+    link.recv(1, {memory.sge(kLength, 8)});
+    link.say(as_consortium(Untagged{.payload = {1, 2}}.bytes()));
+    expect_success(link.rcq(), 1, IBV_WC_RECV, 2);
+    link.say(as_consortium(
+        Tagged{.stag = memory.rkey(), .to = memory.addr(kLength), .payload = {3}}.bytes()));
+    ReadRequest theirs{
+        .sink_stag = 1, .size = 8, .src_stag = memory.rkey(), .src_to = memory.addr()};
+    link.say(as_consortium(theirs.bytes(1)));
+    expect(Tagged{.rdmap = rdmap_of(kOpReadResponse), .stag = 1, .payload = pattern(8, 1)}.bytes());
+    EXPECT_EQ(*memory.at(kLength), 3);
+
+    ASSERT_EQ(post_send(link.qp(), SendWr::send_inv(2, {memory.sge(0, 8)}, 0xa1b2c3d4)), 0);
+    expect(Untagged{
+        .rdmap = rdmap_of(kOpSendInvalidate), .invalidate = 0xa1b2c3d4, .payload = pattern(8, 1)}
+               .bytes());
+    link.write(3, {memory.sge(0, 8)}, 0x10, 0x20);
+    expect(Tagged{.stag = 0x20, .to = 0x10, .payload = pattern(8, 1)}.bytes());
+    ReadRequest ours{.sink_stag = memory.lkey(),
+                     .sink_to = memory.addr(kLength),
+                     .size = 9,
+                     .src_stag = 0x20,
+                     .src_to = 0x10};
+    link.read(4, {memory.sge(kLength, 9)}, 0x10, 0x20);
+    expect(ours.bytes(1));
+    link.say(as_consortium(response(ours, pattern(9, 6)).bytes()));
+    for (uint64_t id = 2; id <= 4; id++)
+        expect_wc(link.scq(), id, IBV_WC_SUCCESS);
+    expect_pattern(memory.at(kLength), 9, 6);
+    /* Every segment of a message. */
+    link.send(5, {memory.sge(0, kLength)});
+    size_t heard = 0;
+    while (heard < kLength) {
+        Segment segment = link.hear();
+        EXPECT_EQ(segment.ddp & 0x3f, 0);
+        EXPECT_EQ(segment.rdmap, kOpSend);
+        heard += segment.payload.size();
+    }
+    expect_success(link.scq(), 5, IBV_WC_SEND);
+
+    link.say(as_consortium(Terminate{.layer = 0, .etype = 1, .code = 0}.bytes()));
+    link.expect_async(IBV_EVENT_QP_FATAL);
+    link.expect_disconnected();
+}
+
+/* What RFC 7306 adds came later: neither side of it is there, and the device says the same. */
+TEST(Rdmap, ConsortiumHasNoExtensions) {
+    REQ("MPA-54", "RDMAP-10");
+    auto atomics = [](Link &link) {
+        ibv_device_attr attr{};
+        EXPECT_EQ(ibv_query_device(link.context(), &attr), 0);
+        return attr.atomic_cap;
+    };
+    ibv_atomic_cap before = IBV_ATOMIC_NONE;
+    {
         Link link;
-        Region memory(link.pd(), 64);
-        fill(memory.at(0), 8, 1);
-        for (uint64_t i = 1; i <= 3; i++)
-            link.recv(i, {memory.sge(32, 8)});
-        /* DDP's version of those days went with it; so does the new one. */
-        link.say(Untagged{.ddp = 0x40, .rdmap = 0x03, .payload = {1, 2}});
-        expect_success(link.rcq(), 1, IBV_WC_RECV, 2);
-        link.say(Untagged{.rdmap = 0x05, .msn = 2, .payload = {1, 2, 3}});
-        expect_success(link.rcq(), 2, IBV_WC_RECV, 3);
-        Bytes request =
-            ReadRequest{
-                .sink_stag = 1, .size = 8, .src_stag = memory.rkey(), .src_to = memory.addr()}
-                .bytes(1);
-        request[1] = 0x01;
-        link.say(request);
-        /* What ours says is 01b. */
-        link.expect_ulpdu(
-            Tagged{.rdmap = rdmap_of(kOpReadResponse), .stag = 1, .payload = pattern(8, 1)});
-        Bytes wrong = Untagged{.rdmap = bad, .msn = 3}.bytes();
+        before = atomics(link);
+    }
+    Policy policy(Role::responder, "rdmac", "on");
+    for (uint8_t opcode : {8, 9, 10, 11}) {
+        SCOPED_TRACE(int{opcode});
+        Link link(consortium());
+        EXPECT_EQ(atomics(link), before);
+        link.recv(1, {});
+        Bytes wrong = as_consortium(Untagged{.rdmap = rdmap_of(opcode)}.bytes());
         link.say(wrong);
-        link.expect_terminate(0, 2, 0x05, Headers::ddp(wrong));
-        link.expect_disconnected();
+        expect_octets(expect_old_terminate(link, 0, 2, 0x06).ddp_header, wrong);
+    }
+    for (ibv_wr_opcode opcode : {IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+        SCOPED_TRACE(int{opcode});
+        Link link(consortium());
+        ibv_send_wr wr{}, *bad = nullptr;
+        wr.wr_id = 1;
+        wr.opcode = opcode;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        ASSERT_EQ(ibv_post_send(link.qp(), &wr, &bad), 0);
+        expect_vendor(link.scq(), 1, IBV_WC_LOC_QP_OP_ERR, found(0, 0, 0));
+        expect_old_terminate(link, 0, 0, 0x00);
+    }
+}
+
+/* A Read Request that comes back in a Terminate looks as it came. */
+TEST(Rdmap, ConsortiumSourceGoesBeforeARead) {
+    REQ("MPA-54", "RDMAP-23");
+    Policy policy(Role::responder, "rdmac", "on");
+    Link link(consortium());
+    narrow_window(link);
+    Region first(link.pd(), kHuge);
+    Buffer memory(4096);
+    Mr mr = register_memory(link.pd(), memory.data(), 4096, kRemoteRead);
+    link.say(as_consortium(
+        ReadRequest{.sink_stag = 1, .size = kHuge, .src_stag = first.rkey(), .src_to = first.addr()}
+            .bytes(1)));
+    Bytes second = as_consortium(
+        ReadRequest{.sink_stag = 2, .size = 4000, .src_stag = mr->rkey, .src_to = memory.addr(9)}
+            .bytes(2));
+    link.say(second);
+    link.hear();
+    mr.reset();
+    widen_window(link);
+    Terminate term = expect_old_terminate(link, 0, 1, 0x00);
+    expect_octets(term.ddp_header, Bytes(second.begin(), second.begin() + kUntaggedHeader));
+}
+
+/* One version both ways: the other one is wrong on either kind of stream, whatever the policy. */
+TEST(Rdmap, NoMixOfVersions) {
+    REQ("RDMAP-03", "RDMAP-78", "MPA-54", "DDP-02");
+    Policy policy(Role::responder, "rdmac", "on");
+    for (bool old : {true, false})
+        for (uint8_t bad : {0, 1, 2, 3}) {
+            SCOPED_TRACE(fmt::format("revision {}, segment {}", old ? 0 : 1, bad));
+            Link link(old ? consortium() : LinkOptions{});
+            link.recv(1, {});
+            Bytes wrong = Untagged{}.bytes();
+            if (old)
+                wrong = as_consortium(wrong);
+            unsigned layer = bad < 2 ? 1 : 0;
+            /* The other stream's number, and one that is nobody's. */
+            if (layer == 1)
+                wrong[0] ^= bad == 0 ? 0x01 : 0x02;
+            else
+                wrong[1] ^= bad == 2 ? 0x40 : 0x80;
+            link.say(wrong);
+            unsigned code = layer == 1 ? 0x06 : 0x05;
+            if (old)
+                expect_octets(expect_old_terminate(link, layer, 2, code).ddp_header, wrong);
+            else {
+                link.expect_terminate(layer, 2, code, Headers::ddp(wrong));
+                link.expect_disconnected();
+            }
+        }
+}
+
+/* Revision 0 without its markers or its CRC is no frame. */
+TEST(Rdmap, ConsortiumWithoutMarkersOrCrc) {
+    REQ("MPA-54", "MPA-29");
+    Policy policy(Role::responder, "rdmac", "on");
+    for (uint8_t flags : {uint8_t{0}, kMpaCrc, kMpaMarkers}) {
+        SCOPED_TRACE(flags);
+        Passive passive;
+        passive.peer.say(MpaFrame::request(flags, 0).bytes());
+        EXPECT_TRUE(passive.peer.closed_by_peer());
+        EXPECT_TRUE(passive.no_request(milliseconds(20)));
+    }
+}
+
+/* The answer of ours that rejects is of revision 0, too; one that rejects ours needs no flags. */
+TEST(Rdmap, ConsortiumRejects) {
+    REQ("MPA-54", "MPA-29");
+    {
+        Policy policy(Role::responder, "rdmac", "on");
+        Passive passive;
+        passive.peer.say(MpaFrame::request(kBothFlags, 0).bytes());
+        passive.reject(passive.expect_request());
+        MpaFrame reply = passive.peer.hear_frame();
+        EXPECT_EQ(reply.revision, 0U);
+        EXPECT_EQ(reply.flags, kBothFlags | kMpaReject);
+    }
+    Policy revision(Role::initiator, "revision", "1");
+    Policy policy(Role::initiator, "rdmac", "on");
+    Active active;
+    active.peer.say(MpaFrame::reply(kMpaReject, 0).bytes());
+    active.expect(RDMA_CM_EVENT_REJECTED);
+}
+
+/* Our initiator says revision 1, and follows a Reply of revision 0. */
+TEST(Rdmap, ConsortiumResponder) {
+    REQ("RDMAP-03", "MPA-54");
+    Policy revision(Role::initiator, "revision", "1");
+    for (bool on : {true, false}) {
+        SCOPED_TRACE(on);
+        Policy policy(Role::initiator, "rdmac", on ? "on" : "off");
+        Active active;
+        EXPECT_EQ(active.request.revision, 1U);
+        active.peer.say(MpaFrame::reply(kBothFlags, 0).bytes());
+        if (!on) {
+            active.expect(RDMA_CM_EVENT_CONNECT_ERROR);
+            continue;
+        }
+        active.expect(RDMA_CM_EVENT_ESTABLISHED);
+        active.peer.use_markers(true, true);
+        Region memory(active.ours().pd(), 64);
+        fill(memory.at(0), 8, 1);
+        active.ours().send(1, {memory.sge(0, 8)});
+        expect_octets(active.peer.hear_fpdu().ulpdu,
+                      as_consortium(Untagged{.payload = pattern(8, 1)}.bytes()));
+        active.ours().recv(2, {memory.sge(32, 8)});
+        active.peer.say_ulpdu(as_consortium(Untagged{.payload = {1, 2}}.bytes()));
+        expect_success(active.ours().rcq(), 2, IBV_WC_RECV, 2);
     }
 }
 

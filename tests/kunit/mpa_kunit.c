@@ -167,8 +167,8 @@ static void decode_every_length(struct kunit *test)
 		memcpy(buf, c->octets, len);
 		need = 0;
 		KUNIT_EXPECT_EQ_MSG(test, -EAGAIN,
-				    swp_mpa_decode(c->kind, 2, buf, len, &f,
-						   &need),
+				    swp_mpa_decode(c->kind, SWP_MPA_REV_MIN, 2,
+						   buf, len, &f, &need),
 				    "%zu octets", len);
 		KUNIT_EXPECT_EQ_MSG(test, len < 20 ? 20 : c->len, need,
 				    "%zu octets", len);
@@ -179,7 +179,8 @@ static void decode_every_length(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, buf);
 	memcpy(buf, c->octets, c->len);
 	KUNIT_ASSERT_EQ(test, 0,
-			swp_mpa_decode(c->kind, 2, buf, c->len, &f, &need));
+			swp_mpa_decode(c->kind, SWP_MPA_REV_MIN, 2, buf, c->len,
+				       &f, &need));
 	KUNIT_EXPECT_EQ(test, c->len, need);
 	expect_frame(test, &c->f, &f);
 	/* MPA-43: unchanged, and behind the enhanced data */
@@ -271,8 +272,91 @@ static void refuse_bad(struct kunit *test)
 	size_t need;
 
 	KUNIT_EXPECT_EQ(test, c->want,
-			swp_mpa_decode(c->kind, c->max_rev, c->octets, c->len,
-				       &f, &need));
+			swp_mpa_decode(c->kind, SWP_MPA_REV_MIN, c->max_rev,
+				       c->octets, c->len, &f, &need));
+}
+
+/* What may stand in octet 16 of a frame of revision 0, where that is taken */
+static void consortium_flags(struct kunit *test)
+{
+	static const u8 both = SWP_MPA_F_MARKERS | SWP_MPA_F_CRC;
+	u8 req[] = REQ_KEY "\x00\x00\x00";
+	u8 rep[] = REP_KEY "\x00\x00\x00";
+	struct swp_mpa_frame f;
+	size_t need;
+	int flags;
+
+	for (flags = 0; flags < 256; flags++) {
+		bool good = (flags & both) == both;
+
+		req[SWP_MPA_KEY_LEN] = flags;
+		rep[SWP_MPA_KEY_LEN] = flags;
+		KUNIT_EXPECT_EQ(test, -EPROTONOSUPPORT,
+				swp_mpa_decode(SWP_MPA_REQUEST, SWP_MPA_REV_MIN,
+					       2, req, sizeof(req), &f,
+					       &need));
+		KUNIT_EXPECT_EQ(test, -EPROTONOSUPPORT,
+				swp_mpa_decode(SWP_MPA_REPLY, SWP_MPA_REV_MIN,
+					       2, rep, sizeof(rep), &f,
+					       &need));
+		KUNIT_EXPECT_EQ_MSG(test, good ? 0 : -EPROTO,
+				    swp_mpa_decode(SWP_MPA_REQUEST,
+						   SWP_MPA_REV_RDMAC, 2, req,
+						   sizeof(req), &f, &need),
+				    "flags 0x%02x", flags);
+		KUNIT_EXPECT_EQ_MSG(test, good || flags & SWP_MPA_F_REJECT ?
+					  0 : -EPROTO,
+				    swp_mpa_decode(SWP_MPA_REPLY,
+						   SWP_MPA_REV_RDMAC, 2, rep,
+						   sizeof(rep), &f, &need),
+				    "flags 0x%02x", flags);
+	}
+}
+
+/* RFC 5044 figure 16: markers and CRC both ways, whatever we want ourselves */
+static void consortium(struct kunit *test)
+{
+	const struct swp_mpa_frame theirs = {
+		.rev = SWP_MPA_REV_RDMAC, .markers = true, .crc = true,
+	};
+	struct swp_mpa_frame mine, rep;
+	struct swp_mpa_result res;
+	int wish;
+
+	for (wish = 0; wish < 4; wish++) {
+		const struct swp_mpa_local l = {
+			.max_ird = 4,
+			.rtr = SWP_RTR_WRITE,
+			.crc = wish & 1,
+			.markers = wish & 2,
+		};
+
+		swp_mpa_respond(&l, &theirs, &rep, &res);
+		KUNIT_EXPECT_EQ(test, 0, (int)rep.rev);
+		KUNIT_EXPECT_TRUE(test, rep.crc && rep.markers);
+		KUNIT_EXPECT_FALSE(test, rep.enhanced || rep.reject);
+		KUNIT_EXPECT_TRUE(test, res.crc);
+		KUNIT_EXPECT_TRUE(test, res.tx_markers && res.rx_markers);
+
+		swp_mpa_request(&l, 2, &mine);
+		KUNIT_EXPECT_EQ(test, 1, (int)mine.rev);
+		KUNIT_EXPECT_EQ(test, SWP_MPA_AGREED,
+				(int)swp_mpa_conclude(&l, &mine, &theirs,
+						      &res));
+		KUNIT_EXPECT_TRUE(test, res.crc);
+		KUNIT_EXPECT_TRUE(test, res.tx_markers && res.rx_markers);
+
+		swp_mpa_refuse(&l, &theirs, &rep);
+		KUNIT_EXPECT_EQ(test, 0, (int)rep.rev);
+		KUNIT_EXPECT_TRUE(test, rep.crc && rep.markers && rep.reject);
+	}
+
+	/* what asked for the enhanced format needs it */
+	mine = (struct swp_mpa_frame){ .rev = 2, .enhanced = true };
+	KUNIT_EXPECT_EQ(test, SWP_MPA_INVALID,
+			(int)swp_mpa_conclude(&(struct swp_mpa_local){
+						.rtr = SWP_RTR_WRITE },
+					      &mine, &theirs, &res));
 }
 
 /* MPA-24: every single wrong octet of the key is found */
@@ -288,18 +372,20 @@ static void every_key_octet(struct kunit *test)
 	int i;
 
 	KUNIT_ASSERT_EQ(test, 0,
-			swp_mpa_decode(SWP_MPA_REQUEST, 2, good, sizeof(good),
-				       &f, &need));
+			swp_mpa_decode(SWP_MPA_REQUEST, SWP_MPA_REV_MIN, 2,
+				       good, sizeof(good), &f, &need));
 	for (i = 0; i < SWP_MPA_KEY_LEN; i++) {
 		memcpy(buf, good, sizeof(buf));
 		buf[i] ^= 0x20;
 		KUNIT_EXPECT_EQ_MSG(test, -EBADMSG,
-				    swp_mpa_decode(SWP_MPA_REQUEST, 2, buf,
+				    swp_mpa_decode(SWP_MPA_REQUEST,
+						   SWP_MPA_REV_MIN, 2, buf,
 						   sizeof(buf), &f, &need),
 				    "octet %d", i);
 		/* and as soon as it is there */
 		KUNIT_EXPECT_EQ_MSG(test, -EBADMSG,
-				    swp_mpa_decode(SWP_MPA_REQUEST, 2, buf,
+				    swp_mpa_decode(SWP_MPA_REQUEST,
+						   SWP_MPA_REV_MIN, 2, buf,
 						   i + 1, &f, &need),
 				    "octet %d alone", i);
 	}
@@ -334,8 +420,9 @@ static void largest_private_data(struct kunit *test)
 		if (c[i].want < 0)
 			continue;
 		KUNIT_ASSERT_EQ(test, 0,
-				swp_mpa_decode(SWP_MPA_REPLY, 2, buf,
-					       c[i].want, &back, &need));
+				swp_mpa_decode(SWP_MPA_REPLY, SWP_MPA_REV_MIN,
+					       2, buf, c[i].want, &back,
+					       &need));
 		KUNIT_EXPECT_EQ(test, c[i].pd_len, back.pd_len);
 		KUNIT_EXPECT_MEMEQ(test, pd, back.pd, c[i].pd_len);
 	}
@@ -841,6 +928,8 @@ static struct kunit_case mpa_cases[] = {
 	KUNIT_CASE_PARAM(decode_every_length, frame_gen_params),
 	KUNIT_CASE_PARAM(encode, frame_gen_params),
 	KUNIT_CASE_PARAM(refuse_bad, bad_gen_params),
+	KUNIT_CASE(consortium_flags),
+	KUNIT_CASE(consortium),
 	KUNIT_CASE(every_key_octet),
 	KUNIT_CASE(largest_private_data),
 	KUNIT_CASE_PARAM(respond, respond_gen_params),

@@ -32,6 +32,10 @@ swp_mpa_frame any_frame(Input &in, swp_mpa_kind kind) {
     f.markers = (flags & 2) != 0;
     f.crc = (flags & 4) != 0;
     f.reject = kind == SWP_MPA_REPLY && (flags & 8) != 0;
+    if (f.rev == 1 && (flags & 0x40) != 0) {
+        f.rev = SWP_MPA_REV_RDMAC;
+        f.markers = f.crc = true;
+    }
     f.enhanced = f.rev == 2 && (flags & 0x10) != 0;
     if (f.enhanced) {
         f.p2p = (flags & 0x20) != 0;
@@ -51,7 +55,8 @@ swp_mpa_frame over_the_wire(swp_mpa_kind kind, const swp_mpa_frame &sent) {
     swp_mpa_frame got{};
     size_t need = 0;
     Exact octets(buf, static_cast<size_t>(len));
-    CHECK(swp_mpa_decode(kind, SWP_MPA_REV_MAX, octets.get(), octets.size(), &got, &need) == 0);
+    CHECK(swp_mpa_decode(kind, SWP_MPA_REV_RDMAC, SWP_MPA_REV_MAX, octets.get(), octets.size(),
+                         &got, &need) == 0);
     got.pd = nullptr;
     CHECK(got.rev == sent.rev && got.crc == sent.crc && got.markers == sent.markers &&
           got.reject == sent.reject && got.enhanced == sent.enhanced && got.p2p == sent.p2p &&
@@ -68,7 +73,7 @@ void check_responder(const swp_mpa_local &l, const swp_mpa_frame &req) {
     swp_mpa_result res{};
     swp_mpa_respond(&l, &req, &rep, &res);
     CHECK(res.tx_markers == req.markers && res.rx_markers == rep.markers);
-    CHECK(rep.markers == l.markers);
+    CHECK(rep.markers == (l.markers || req.rev == SWP_MPA_REV_RDMAC));
     CHECK(!rep.reject && rep.rev == req.rev && rep.enhanced == req.enhanced);
     CHECK(rep.p2p == req.p2p && (!rep.p2p || rep.rtr != 0));
     CHECK(res.rtr == (req.p2p ? rep.rtr : 0));
@@ -95,7 +100,8 @@ void check_initiator(const swp_mpa_local &l, const swp_mpa_frame &req, const swp
     CHECK(!rep.reject && rep.enhanced == req.enhanced);
     CHECK(res.crc == (req.crc || rep.crc));
     CHECK(res.ird <= l.max_ird);
-    CHECK(res.tx_markers == rep.markers && res.rx_markers == req.markers);
+    CHECK(res.tx_markers == rep.markers);
+    CHECK(res.rx_markers == (req.markers || rep.rev == SWP_MPA_REV_RDMAC));
     CHECK(res.ord <= l.ord || (res.ord == 1 && res.rtr == SWP_RTR_READ));
     if (req.enhanced && rep.ird != SWP_MPA_DEPTH_NONE)
         CHECK(res.ord <= rep.ird || (res.ord == 1 && res.rtr == SWP_RTR_READ));

@@ -43,8 +43,8 @@ void check_segment(const swp_seg &seg, uint32_t ulpdu_len, const uint8_t *octets
         swp_untagged_encode(again, seg.opcode, seg.last, seg.stag, seg.qn, seg.msn, seg.mo);
     /* all but reserved bits comes back, versions as 01b */
     unsigned ddp = octets[0] & 0x03, rdmap = octets[1] & 0xc0;
-    CHECK(ddp == 0x01 || (rdmac && ddp == 0));
-    CHECK(rdmap == 0x40 || (rdmac && rdmap == 0));
+    CHECK(ddp == (rdmac ? 0U : 0x01U));
+    CHECK(rdmap == (rdmac ? 0U : 0x40U));
     CHECK(again[0] == ((octets[0] & 0xc0) | 0x01) && again[1] == ((octets[1] & 0x0f) | 0x40));
     CHECK(std::memcmp(again + 2, octets + 2, seg.hdr_len - 2U) == 0);
 }
