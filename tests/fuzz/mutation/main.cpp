@@ -91,7 +91,9 @@ void Run::rehearse() {
     Counts all;
     for (const Session &session : recorded()) {
         /* the second half of them in a device that wants markers */
-        want(kPolicies[2 * all.connections < recorded().size() ? 0 : 2]);
+        Policy policy = kPolicies[2 * all.connections < recorded().size() ? 0 : 2];
+        policy.rdmac = session.startup.revision == 0 ? "on" : "off";
+        want(policy);
         player.rehearse(session);
         Counts counts = player.take_counts();
         for (const std::string &failure : counts.failures)

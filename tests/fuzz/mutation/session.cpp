@@ -156,8 +156,21 @@ const std::vector<Kind> &startups() {
           .enhanced = true,
           .p2p = true,
           .rtr = wire::kRtrRead}},
+        {"revision 0", {.revision = 0, .markers = true}},
     };
     return all;
+}
+
+/* Those of RFC 7306 came later than revision 0. */
+bool fits(const Startup &startup, const Script &script) {
+    if (startup.revision != 0)
+        return true;
+    const Consumer &consumer = script.consumer;
+    return consumer.atomics == 0 && consumer.writes_imm.empty() && consumer.bare_imms == 0 &&
+           std::none_of(script.messages.begin(), script.messages.end(), [](const Message &message) {
+               return message.what == What::atomic || message.what == What::value ||
+                      message.what == What::immediate;
+           });
 }
 
 /* The RTR, or the answer to it, which comes before all else. */
@@ -357,6 +370,8 @@ const std::vector<Session> &recorded() {
         std::vector<Session> sessions;
         for (const Kind &kind : startups()) {
             for (const Script &script : scripts()) {
+                if (!fits(kind.startup, script))
+                    continue;
                 Session session{std::string(kind.name) + ": " + script.name, kind.startup,
                                 script.consumer, script.messages};
                 add_rtr(session.startup, session.messages);
@@ -384,7 +399,14 @@ std::vector<Frame> frames_of(const Session &session, const Target &target) {
     Assembler assembler(target, session.consumer);
     for (const Message &message : session.messages)
         assembler.add(message);
-    return assembler.take();
+    std::vector<Frame> frames = assembler.take();
+    /* RFC 5044 appendix C: the versions of DDP and RDMAP go with that of MPA */
+    if (session.startup.revision == 0)
+        for (Frame &frame : frames) {
+            frame.ulpdu[0] &= 0xfc;
+            frame.ulpdu[1] &= 0x3f;
+        }
+    return frames;
 }
 
 } // namespace softwarp::fuzz
