@@ -772,7 +772,8 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 	}
 	/* the lock is somebody else's by now, maybe, and so may be the name */
 	cmpxchg(&qp->tx.holder, current, NULL);
-	if (READ_ONCE(qp->rx.starved))
+	/* a QP without a stream needs none, and is not kept by waiting for it */
+	if (llp && READ_ONCE(qp->rx.starved))
 		swp_qp_kick_later(qp);
 	if (llp)
 		swp_llp_put(llp);
@@ -860,15 +861,36 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	return ret < 0 ? ret : 0;
 }
 
+/* The only place where a QP's life changes.  Under qp->lock. */
+static bool life_step(struct swp_qp *qp, enum swp_life_step step)
+{
+	bool idle = qp->state == SWP_QP_RESET || qp->state == SWP_QP_INIT;
+	enum swp_life next = swp_life_after(qp->life, step, idle);
+
+	lockdep_assert_held(&qp->lock);
+	if (next == SWP_LIFE_REFUSED)
+		return false;
+	WRITE_ONCE(qp->life, next);
+	return true;
+}
+
+static bool life_step_locked(struct swp_qp *qp, enum swp_life_step step)
+{
+	bool taken;
+
+	spin_lock_bh(&qp->lock);
+	taken = life_step(qp, step);
+	spin_unlock_bh(&qp->lock);
+	return taken;
+}
+
 /*
  * From here on the QP gets no stream.  Returns the one that it has, with a
  * reference, or NULL.
  */
 static struct swp_llp *begin_end(struct swp_qp *qp)
 {
-	spin_lock_bh(&qp->lock);
-	qp->life = SWP_QPL_GOING;
-	spin_unlock_bh(&qp->lock);
+	WARN_ON_ONCE(!life_step_locked(qp, SWP_STEP_GO));
 	return swp_qp_llp(qp);
 }
 
@@ -924,27 +946,11 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_reads_free(qp);
 }
 
-/* One stream per QP, also when a program connects it twice at once. */
-static bool begin_start(struct swp_qp *qp)
-{
-	bool ok;
-
-	spin_lock_bh(&qp->lock);
-	ok = qp->life == SWP_QPL_FREE;
-	if (ok)
-		qp->life = SWP_QPL_STARTING;
-	spin_unlock_bh(&qp->lock);
-	return ok;
-}
-
 /* Another attempt may follow, unless the QP is going. */
 static void undo_start(struct swp_qp *qp)
 {
 	swp_reads_free(qp);
-	spin_lock_bh(&qp->lock);
-	if (qp->life == SWP_QPL_STARTING)
-		qp->life = SWP_QPL_FREE;
-	spin_unlock_bh(&qp->lock);
+	life_step_locked(qp, SWP_STEP_UNDO);
 }
 
 struct stream {
@@ -966,9 +972,7 @@ static int attach(void *arg)
 	int ret = -EINVAL;
 
 	spin_lock_bh(&qp->lock);
-	if (qp->life == SWP_QPL_STARTING &&
-	    (qp->state == SWP_QP_RESET || qp->state == SWP_QP_INIT)) {
-		qp->life = SWP_QPL_STARTED;
+	if (life_step(qp, SWP_STEP_ATTACH)) {
 		WRITE_ONCE(qp->state, SWP_QP_RTS);
 		qp->conn_ops = s->ops;
 		qp->conn = s->conn;
@@ -988,7 +992,8 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	bool read_rtr;
 	int ret;
 
-	if (!begin_start(qp))
+	/* one stream per QP, also when a program connects it twice at once */
+	if (!life_step_locked(qp, SWP_STEP_START))
 		return -EINVAL;
 	/* a Read RTR is a read of ours, also where the peer granted none */
 	read_rtr = p->initiator && p->rtr == SWP_RTR_READ;

@@ -24,6 +24,7 @@
 #include "proto/mpa.h"
 #include "proto/rdmap.h"
 #include "proto/fpdu.h"
+#include "proto/life.h"
 #include "proto/turn.h"
 
 /* What became of a send request after it was taken from the ring */
@@ -215,17 +216,6 @@ enum swp_qp_flag {
 	SWP_QPF_LAST_WQE,	/* the event was raised */
 };
 
-/*
- * What has become of a QP as the owner of a stream, of which it gets one at
- * most.  Under qp->lock; GOING is the end, whatever was before.
- */
-enum swp_qp_life {
-	SWP_QPL_FREE,		/* may get one */
-	SWP_QPL_STARTING,	/* swp_qp_start() gets ready for one */
-	SWP_QPL_STARTED,	/* it has one, or had */
-	SWP_QPL_GOING,		/* being destroyed */
-};
-
 struct swp_qp {
 	struct ib_qp base;
 	struct swp_device *dev;
@@ -237,7 +227,7 @@ struct swp_qp {
 
 	spinlock_t lock;	/* see the top of this file */
 	enum swp_qp_state state;
-	enum swp_qp_life life;
+	enum swp_life life;	/* under lock, see proto/life.h */
 	/*
 	 * enum ib_access_flags as the consumer set them; shown by query_qp only.
 	 * rdma_cm sets 0 on every QP of an id that has not connected yet and
@@ -339,7 +329,7 @@ bool swp_qp_may_connect(const struct swp_qp *qp);
 /* Has the QP ever had a stream?  It gets one at most. */
 static inline bool swp_qp_started(const struct swp_qp *qp)
 {
-	return READ_ONCE(qp->life) >= SWP_QPL_STARTED;
+	return READ_ONCE(qp->life) >= SWP_LIFE_STARTED;
 }
 
 /*
