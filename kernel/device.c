@@ -15,6 +15,14 @@
 
 #include "verbs.h"
 
+/*
+ * How long users of a device may take to leave when its netdev goes.  Nobody can
+ * change an interface or a route meanwhile.
+ */
+#define SWP_LEAVE_TIME	(2 * HZ)
+
+static DECLARE_WAIT_QUEUE_HEAD(device_left);
+
 static bool netdev_fits(const struct net_device *ndev)
 {
 	switch (ndev->type) {
@@ -71,6 +79,7 @@ void swp_dealloc_driver(struct ib_device *ibdev)
 {
 	struct swp_device *dev = to_swp_dev(ibdev);
 
+	wake_up_all(&device_left);
 	swp_cm_device_gone(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->mrs));
@@ -199,6 +208,15 @@ static void port_event(struct swp_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&ev);
 }
 
+static bool has_device(struct net_device *ndev)
+{
+	struct ib_device *ibdev = ib_device_get_by_netdev(ndev, SWP_DRIVER_ID);
+
+	if (ibdev)
+		ib_device_put(ibdev);
+	return ibdev;
+}
+
 static int netdev_event(struct notifier_block *nb, unsigned long event,
 			void *ptr)
 {
@@ -225,6 +243,23 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	case NETDEV_CHANGENAME:
 		strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
 		break;
+	case NETDEV_GOING_DOWN:
+		/* one that is merely set down keeps its device */
+		if (!ndev->dismantle)
+			break;
+		/*
+		 * It goes for good, and still carries what is sent: users of
+		 * the device may say their last words, as they may when it is
+		 * deleted by itself.  Some wait a minute for the answer, if
+		 * nothing can be sent any more.  RTNL is held, and they may
+		 * have nobody to talk to, so there is a limit; what is left
+		 * then is cut off by NETDEV_UNREGISTER.
+		 */
+		ib_unregister_device_queued(ibdev);
+		ib_device_put(ibdev);
+		wait_event_timeout(device_left, !has_device(ndev),
+				   SWP_LEAVE_TIME);
+		return NOTIFY_OK;
 	case NETDEV_UNREGISTER:
 		/* RTNL is held: stop the traffic, queue the rest */
 		swp_cm_device_stop(dev);

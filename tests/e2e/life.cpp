@@ -291,6 +291,28 @@ TEST(Netdev, RemovedUnderLoad) {
     expect_route_works();
 }
 
+/* Users of the device take leave while it can still be done: the peer hears of it at once. */
+TEST(Netdev, RemovedBelowAConnection) {
+    TwoHosts hosts;
+    const std::string lone = "e2elone", addr = "10.99.2.1";
+    must_shell(
+        fmt::format("ip -n {0} link add {1} type dummy && ip -n {0} addr add {2}/32 dev {1} && "
+                    "ip -n {0} link set {1} up && ip -n {3} route add {2} via {4}",
+                    hosts.ns_a, lone, addr, hosts.ns_b, hosts.addr_a));
+    ShellResult added = link_add(lone, lone, hosts.ns_a);
+    ASSERT_EQ(added.status, 0) << added.output;
+    Pair pair(QpOptions{}, {hosts.ns_a, addr, hosts.ns_b, addr, ""});
+    EXPECT_EQ(std::string(ibv_get_device_name(pair.s().context()->device)), lone);
+    expect_works(pair);
+    pair.c().recv(1, {});
+    must_shell(fmt::format("ip -n {} link del {}", hosts.ns_a, lone));
+    pair.c().expect(RDMA_CM_EVENT_DISCONNECTED);
+    expect_wc(pair.c().rcq(), 1, IBV_WC_WR_FLUSH_ERR);
+    expect_removal(pair.s());
+    EXPECT_TRUE(device_vanishes(lone));
+    expect_route_works(hosts.route());
+}
+
 TEST(Netdev, DownAndUp) {
     TwoHosts hosts;
     Context context = open_device(hosts.dev_a);
