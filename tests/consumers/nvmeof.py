@@ -3,6 +3,8 @@
 
 import pathlib
 import re
+import subprocess
+import time
 
 from host import (MIB, PATIENCE, SHORT, SIZE, SLOW, TARGET4, TARGET6, Broken, Carried, Fio, counter, fio, make_device,
                   modules, ram_disk, remake_device, same, sh, target, target_modules, wait, write)
@@ -61,6 +63,14 @@ def block_device() -> str:
         names = [path.name for path in pathlib.Path("/sys/block").iterdir() if re.fullmatch(r"nvme\d+n1", path.name)]
         return names if len(names) == 1 and pathlib.Path(f"/dev/{names[0]}").exists() else None
     return "/dev/" + wait("the namespace appears", found)[0]
+
+
+def state() -> str:
+    """Of the one controller; nothing if there is none any more."""
+    try:
+        return (controllers()[0] / "state").read_text(encoding="ascii").strip()
+    except (OSError, IndexError):
+        return ""
 
 
 def live() -> bool:
@@ -225,6 +235,38 @@ def our_device_removed() -> None:
         same(block_device(), disk, DISK_MIB)
 
 
+def netdev_removed() -> None:
+    """A netdev goes: first under a controller in full operation, then under one that is being removed."""
+    for leaving in (False, True):
+        sh("ip link add link net0 name net5 type macvlan mode bridge && ip address add 10.77.5.1/24 dev net5 && "
+           "ip link set net5 up && rdma link add sw5 type softwarp netdev net5")
+        target.run("ip address add 10.77.5.2/24 dev net1 && " + make_port(5, "10.77.5.2"))
+        removing = None
+        try:
+            connect("10.77.5.2")
+            device = block_device()
+            fio(device, size="4m")
+            if counter("connect_active", "sw5") < 2:
+                raise Broken("the connections are not those of sw5")
+            if leaving:
+                # what is not written yet takes its time
+                sh(f"dd if=/dev/urandom of={device} bs=1M count=24 status=none")
+                removing = subprocess.Popen(["nvme", "disconnect", "-n", NQN], stdout=subprocess.DEVNULL)
+                wait("it is being removed", lambda: state().startswith("deleting"))
+            begin = time.monotonic()
+            sh("ip link delete net5")
+            wait("the controller is gone", lambda: not controllers())
+            wait("the device is gone", lambda: not pathlib.Path("/sys/class/infiniband/sw5").exists())
+            seconds = time.monotonic() - begin
+            # the one figure that tells: a command that cannot be sent waits for a minute
+            if seconds > 45:
+                raise Broken(f"it took {seconds:.0f} s")
+        finally:
+            if removing:
+                removing.wait(PATIENCE)
+            target.run(f"{drop_port(5)}; ip address delete 10.77.5.2/24 dev net1", 60)
+
+
 def many_at_once() -> None:
     """Sixteen hosts, a queue each for administration and for data; they lose the port and connect again all at once."""
     count = 16
@@ -287,5 +329,6 @@ CASES = [
     ("sixteen hosts lose their port and connect again at once", many_at_once),
     ("the target's device removed and made again in the middle of fio", target_device_removed),
     ("our device removed and made again in the middle of fio", our_device_removed),
+    ("our netdev removed, a controller connected, a controller on its way out", netdev_removed),
     ("the driver removed and loaded again at either end", module_removed),
 ]
