@@ -465,6 +465,13 @@ void Conductor::report() {
 
 int Conductor::go() {
     Resources before = Resources::now();
+    /*
+     * TCP sends what a closed socket still has for minutes to an address that has
+     * gone, and root takes addresses away here.
+     */
+    std::ofstream orphans("/proc/sys/net/ipv4/tcp_orphan_retries");
+    if (!(orphans << 2 << std::flush))
+        e2e::fail("cannot write tcp_orphan_retries");
     make_second_link();
     log_ = e2e::Fd(open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (log_.get() >= 0)
