@@ -873,16 +873,23 @@ TEST_F(ProviderQp, DoorbellErrors) {
     EXPECT_EQ(kernel.doorbells.size(), 1U);
 
     poke<std::uint32_t>(sq_at + 64, 2);
-    kernel.write_errors = {EIO};
+    kernel.write_errors = {ENOMEM, EFAULT, ENOMEM, EINTR, ENOMEM};
+    EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), 0) << "rung until somebody hears it";
+    EXPECT_TRUE(kernel.write_errors.empty());
+    EXPECT_EQ(kernel.doorbells.size(), 2U);
+
+    poke<std::uint32_t>(sq_at + 64, 4);
+    kernel.write_errors = {ENOMEM, EIO};
     EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), EIO) << "the device is gone";
     EXPECT_EQ(bad, wr.data());
 
-    poke<std::uint32_t>(sq_at + 64, 4);
-    kernel.write_errors = {EACCES};
-    EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), 0) << "by ioctl";
-    EXPECT_EQ(kernel.ioctl_doorbells, 1);
-
     poke<std::uint32_t>(sq_at + 64, 6);
+    kernel.write_errors = {EACCES, EACCES};
+    kernel.next_error = ENOMEM;
+    EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), 0) << "by ioctl";
+    EXPECT_EQ(kernel.ioctl_doorbells, 2);
+
+    poke<std::uint32_t>(sq_at + 64, 8);
     wr[1].opcode = IBV_WR_TSO;
     kernel.write_errors = {EIO};
     EXPECT_EQ(kernel.ops.post_send(qp, wr.data(), &bad), EOPNOTSUPP) << "the request's own error";

@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "abi34.hpp"
 
@@ -24,7 +26,7 @@ void Doorbell::prepare(std::uint32_t qp_handle) noexcept {
     std::memcpy(command_.data() + sizeof(header), &core, sizeof(core));
 }
 
-int Doorbell::ring(ibv_qp &qp) noexcept {
+int Doorbell::call(ibv_qp &qp) noexcept {
     for (;;) {
         const ssize_t n = write(qp.context->cmd_fd, command_.data(), bytes);
         if (n == static_cast<ssize_t>(bytes))
@@ -40,6 +42,21 @@ int Doorbell::ring(ibv_qp &qp) noexcept {
             return abi34::ibv_cmd_post_send(&qp, nullptr, &bad);
         }
         return errno;
+    }
+}
+
+int Doorbell::ring(ibv_qp &qp) noexcept {
+    constexpr long longest = 8'000'000;
+    timespec pause{.tv_sec = 0, .tv_nsec = 1000};
+    for (;;) {
+        // The requests are in the ring and cannot be taken back, and nobody else
+        // may be about to look at it: so the call has to come through.  EFAULT is
+        // a page of the command that the kernel had no memory to bring in.
+        const int error = call(qp);
+        if (error != ENOMEM && error != EFAULT)
+            return error;
+        nanosleep(&pause, nullptr);
+        pause.tv_nsec = std::min(2 * pause.tv_nsec, longest);
     }
 }
 

@@ -25,10 +25,13 @@ class Doorbell {
     void prepare(std::uint32_t qp_handle) noexcept;
 
     // Returns 0 or a positive errno: EIO when the device is gone, else what
-    // the kernel module says.  Thread safe.
+    // the kernel module says.  As long as the kernel has no memory for the call
+    // it is repeated.  Thread safe.
     [[nodiscard]] int ring(ibv_qp &qp) noexcept;
 
   private:
+    [[nodiscard]] int call(ibv_qp &qp) noexcept;
+
     static constexpr std::size_t bytes = sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_post_send);
 
     alignas(8) std::array<std::byte, bytes> command_{};
