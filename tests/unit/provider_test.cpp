@@ -526,6 +526,18 @@ TEST_F(Provider, CqPollsTheMappedRing) {
     kernel.next_error = EBUSY;
     EXPECT_EQ(kernel.ops.destroy_cq(cq), EBUSY);
     EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+    EXPECT_EQ(kernel.cqs, 0);
+
+    cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    kernel.next_error = EFAULT;
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0) << "tried again";
+    EXPECT_EQ(kernel.cqs, 0);
+    cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    kernel.next_error = ENOENT;
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0) << "destroyed before, and not answered";
+    kernel.cqs = 0;
 }
 
 TEST_F(Provider, CqModerationIsTheKernels) {

@@ -257,7 +257,7 @@ int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {
 }
 
 int destroy_cq(ibv_cq *ibcq) noexcept {
-    const int error = abi34::ibv_cmd_destroy_cq(ibcq);
+    const int error = destroy(abi34::ibv_cmd_destroy_cq, ibcq);
     if (error == 0)
         put_cq(ibcq);
     return error;

@@ -6,6 +6,7 @@
 #define SOFTWARP_VERBS_OBJECTS_HPP
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -149,6 +150,16 @@ inline Cq *to_cq(ibv_cq *cq) {
 
 inline Cq *to_cq(ibv_cq_ex *cq) {
     return reinterpret_cast<Cq *>(cq);
+}
+
+// Destroys a kernel's object.  The kernel does that before it answers: should it
+// not get the answer through, the next attempt finds no such object any more.
+template<class T>
+[[nodiscard]] int destroy(int (*command)(T *), T *object) noexcept {
+    int error = command(object);
+    if (error == EFAULT)
+        error = command(object);
+    return error == ENOENT ? 0 : error;
 }
 
 // Frees the CQ with its last user.

@@ -230,7 +230,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept {
 
 int destroy_qp(ibv_qp *ibqp) noexcept {
     QpTable &qps = *to_context(ibqp->context)->qps;
-    const int error = abi34::ibv_cmd_destroy_qp(ibqp);
+    const int error = destroy(abi34::ibv_cmd_destroy_qp, ibqp);
     if (error != 0)
         return error;
     Qp *qp = to_qp(ibqp);

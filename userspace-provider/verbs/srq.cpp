@@ -97,7 +97,7 @@ int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept {
 }
 
 int destroy_srq(ibv_srq *srq) noexcept {
-    const int error = abi34::ibv_cmd_destroy_srq(srq);
+    const int error = destroy(abi34::ibv_cmd_destroy_srq, srq);
     if (error == 0)
         delete to_srq(srq);
     return error;
