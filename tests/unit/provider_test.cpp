@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -473,16 +474,36 @@ TEST_F(ProviderSrq, WhoseNewRingIsNotToBeHad) {
     ASSERT_EQ(post(0), 0);
     kernel.resized_srq.ring_key = 1;
     EXPECT_EQ(resize(8), EINVAL);
+    EXPECT_EQ(post(1), EINVAL) << "nobody would see it";
+    kernel.next_error = EBUSY;
+    EXPECT_EQ(resize(8), EBUSY);
+    EXPECT_EQ(post(1), EINVAL) << "still";
     kernel.resized_srq = {.ring_key = srq2_at, .ring_bytes = 256, .entries = 8};
     testing::internal::CaptureStderr();
     EXPECT_EQ(resize(8), EPROTO);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible shared receive queue (8 x"),
               std::string::npos);
-    EXPECT_EQ(post(1), ENOMEM) << "nobody would see it";
     EXPECT_EQ(peek<std::uint32_t>(srq_at), 1U);
     kernel.resized_srq.ring_bytes = 8192;
     taken_along(1, 0);
     EXPECT_EQ(resize(8), 0) << "another attempt may do";
+    EXPECT_EQ(post(1), 0);
+    EXPECT_EQ(peek<std::uint32_t>(srq2_at), 2U);
+    EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
+}
+
+// Who posts does not wait for another resize.
+TEST_F(ProviderSrq, WhoseNewRingIsToBeHadLater) {
+    create();
+    ASSERT_EQ(post(0), 0);
+    taken_along(1, 0);
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+    const rlimit none{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    const int error = resize(8);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    EXPECT_EQ(error, ENOMEM);
     EXPECT_EQ(post(1), 0);
     EXPECT_EQ(peek<std::uint32_t>(srq2_at), 2U);
     EXPECT_EQ(kernel.ops.destroy_srq(srq), 0);
@@ -613,19 +634,62 @@ TEST_F(Provider, CqWhoseNewRingIsNotToBeHad) {
     open();
     ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
     ASSERT_NE(cq, nullptr);
+    complete(cq_at, 0, 1); // which the kernel takes along
     kernel.resized.ring_key = 1;
     EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EINVAL);
+    std::array<ibv_wc, 1> wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), -EINVAL) << "nothing comes to the old one";
+    EXPECT_EQ(kernel.ops.req_notify_cq(cq, 0), EINVAL);
+    kernel.next_error = EBUSY;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 1), EBUSY);
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), -EINVAL) << "still";
+
     kernel.resized = {.ring_key = cq2_at, .ring_bytes = 1024, .entries = 16};
     testing::internal::CaptureStderr();
     EXPECT_EQ(kernel.ops.resize_cq(cq, 16), EPROTO);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible completion queue"),
               std::string::npos);
-    std::array<ibv_wc, 1> wc{};
-    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 0);
     kernel.resized.ring_bytes = 8192;
     EXPECT_EQ(kernel.ops.resize_cq(cq, 16), 0) << "another attempt may do";
     complete(cq2_at, 0, 1);
     EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 1);
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, wc.data()), 0);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+TEST_F(Provider, CqIsResizedWithoutAnAnswer) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    kernel.next_error = EFAULT;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 16), 0);
+    EXPECT_EQ(cq->cqe, 16);
+    complete(cq2_at, 0, 1);
+    ibv_wc wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, &wc), 1);
+    kernel.resized.entries = 0;
+    kernel.next_error = EFAULT;
+    EXPECT_EQ(kernel.ops.resize_cq(cq, 8), EFAULT) << "did not even begin";
+    complete(cq2_at, 1, 1);
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 1, &wc), 1);
+    EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
+}
+
+// Who polls does not wait for another resize.
+TEST_F(Provider, CqWhoseNewRingIsToBeHadLater) {
+    open();
+    ibv_cq *cq = kernel.ops.create_cq(context, 5, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+    const rlimit none{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    const int error = kernel.ops.resize_cq(cq, 16);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    EXPECT_EQ(error, ENOMEM);
+    complete(cq2_at, 0, 1);
+    std::array<ibv_wc, 4> wc{};
+    EXPECT_EQ(kernel.ops.poll_cq(cq, 4, wc.data()), 1);
     EXPECT_EQ(kernel.ops.destroy_cq(cq), 0);
 }
 

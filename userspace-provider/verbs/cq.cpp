@@ -74,8 +74,10 @@ int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (attr->comp_mask != 0)
         return EINVAL;
-    acquire(cq, cq.lock);
-    const int error = take(cq);
+    int error = acquire(cq, cq.lock);
+    if (error != 0)
+        return error;
+    error = take(cq);
     if (error != 0)
         end_poll(ibcq); // which the program does not call then
     return error;
@@ -211,30 +213,42 @@ int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr) noexcept {
     return abi34::ibv_cmd_modify_cq(cq, attr, request.data(), request.size());
 }
 
+int move_to_next(Cq &cq) noexcept {
+    Mapping memory; // the new one, then the old one
+    const int error =
+        map_ring(memory, cq.base.cq.context->cmd_fd, cq.next.key, cq.next.bytes, cq.next.entries);
+    if (error != 0)
+        return error;
+    std::swap(cq.memory, memory);
+    cq.ring = CompletionRing{cq.memory.data(), cq.next.entries};
+    set_moving(cq, false);
+    return 0;
+}
+
 // The kernel takes what waits along into a new ring, after which the old one is
-// dead.  Should that not be to be mapped, completions wait there, unseen, until
-// another attempt succeeds.
+// dead.  Should the new one not be to be mapped, whoever needs it tries again.
 int resize_cq(ibv_cq *ibcq, int cqe) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (cqe <= 0)
         return EINVAL;
-    Mapping memory; // the new one, then the old one
     const std::lock_guard resizing{cq.resize_mutex};
+    const bool behind = cq.moving; // since an earlier one
     set_moving(cq, true);
     Request<ib_uverbs_resize_cq> request;
     Response<ib_uverbs_resize_cq_resp, swp_resize_cq_resp> response;
     int error = abi34::ibv_cmd_resize_cq(ibcq, cqe, request.data(), request.size(), response.data(),
                                          response.size());
-    if (error == 0) {
-        const swp_resize_cq_resp kernel = response.tail();
-        error = map_ring(memory, ibcq->context->cmd_fd, kernel.ring_key, kernel.ring_bytes,
-                         kernel.entries);
-        if (error == 0) {
-            std::swap(cq.memory, memory);
-            cq.ring = CompletionRing{cq.memory.data(), kernel.entries};
-        }
+    const swp_resize_cq_resp kernel = response.tail();
+    // The core answers last, and the answer may not get through when all is done.
+    const bool unanswered = error == EFAULT && kernel.entries != 0;
+    if (error != 0 && !unanswered) {
+        set_moving(cq, behind);
+        return error;
     }
-    set_moving(cq, false);
+    cq.next = {.key = kernel.ring_key, .bytes = kernel.ring_bytes, .entries = kernel.entries};
+    error = move_to_next(cq);
+    if (unanswered && error == 0)
+        ibcq->cqe = static_cast<int>(kernel.entries);
     return error;
 }
 
@@ -242,7 +256,9 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (max < 0)
         return -EINVAL;
-    acquire(cq, cq.lock);
+    const int error = acquire(cq, cq.lock);
+    if (error != 0)
+        return -error;
     const int n = cq.ring.poll(max, wc);
     cq.lock.unlock();
     return n;
@@ -250,7 +266,9 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {
     Cq &cq = *to_cq(ibcq);
-    acquire(cq, cq.arm_lock);
+    const int error = acquire(cq, cq.arm_lock);
+    if (error != 0)
+        return error;
     cq.ring.arm(solicited_only != 0);
     cq.arm_lock.unlock();
     return 0;

@@ -66,17 +66,41 @@ struct Pd {
     std::atomic<unsigned> users{0}; // parent domains
 };
 
+// Where the kernel's ring is to be mapped from, and what it holds.
+struct RingPlace {
+    std::uint64_t key = 0;
+    std::uint32_t bytes = 0;
+    std::uint32_t entries = 0;
+};
+
+struct Cq;
+struct Srq;
+
+// Maps the ring of @next, in which the kernel works since a resize, and makes it
+// the object's.  Returns 0 or a positive errno, upon which another attempt may be
+// made.  The object's resize_mutex is held.
+[[nodiscard]] int move_to_next(Cq &cq) noexcept;
+[[nodiscard]] int move_to_next(Srq &srq) noexcept;
+
 // A CQ or an SRQ changes its ring when it is resized.  Meanwhile nobody may work
 // on it, and who would sleep on a CQ must not be told that it is empty: they wait.
 // Takes @lock, which is one of the object's, at a time when the ring stays.
+// Returns 0, or without the lock why the ring that the kernel has moved to is not
+// to be mapped.
 template<class T>
-void acquire(T &object, Spinlock &lock) noexcept {
+[[nodiscard]] int acquire(T &object, Spinlock &lock) noexcept {
     for (;;) {
         lock.lock();
         if (!object.moving) [[likely]]
-            return;
+            return 0;
         lock.unlock();
         const std::lock_guard wait{object.resize_mutex};
+        // The resize is over, and there was no memory for the new ring?
+        if (!object.moving)
+            continue;
+        const int error = move_to_next(object);
+        if (error != 0)
+            return error;
     }
 }
 
@@ -87,6 +111,7 @@ struct Cq {
     // a device that is gone does a CQ go before its QPs.
     std::atomic<std::uint32_t> users{1};
     std::mutex resize_mutex; // held while the ring is replaced; taken before the locks
+    RingPlace next;          // under resize_mutex, while moving
     // Arming has a lock of its own, because start_poll() holds the other one
     // until end_poll(), and a program may well arm in between.
     Spinlock arm_lock;
@@ -102,6 +127,7 @@ struct Srq {
     std::uint32_t stride = 0;
     std::uint32_t max_sge = 0;
     std::mutex resize_mutex;   // held while the ring is replaced; taken before the lock
+    RingPlace next;            // under resize_mutex, while moving
     alignas(64) Spinlock lock; // protects all below
     bool moving = false;       // the ring is being replaced
     RecvQueue queue;

@@ -22,7 +22,9 @@ void purge(ibv_cq *ibcq, std::uint32_t qp_num) noexcept {
     if (ibcq == nullptr)
         return;
     Cq &cq = *to_cq(ibcq);
-    acquire(cq, cq.lock);
+    // Of one whose ring is not to be mapped the completions stay.
+    if (acquire(cq, cq.lock) != 0)
+        return;
     cq.ring.purge(qp_num);
     cq.lock.unlock();
 }

@@ -38,26 +38,32 @@ void set_moving(Srq &srq, bool moving) noexcept {
 }
 
 // The kernel takes what waits along into a new ring, and looks at the old one no
-// more.  Should the new one not be to be mapped, the queue passes for full until
-// another attempt succeeds.
+// more.  Should the new one not be to be mapped, whoever posts tries again.
 int resize(Srq &srq, ibv_srq_attr &attr, int attr_mask) noexcept {
     swp_modify_srq_resp kernel{};
     Request<ib_uverbs_modify_srq, swp_modify_srq_req> request{
         swp_modify_srq_req{.resp_addr = reinterpret_cast<std::uintptr_t>(&kernel)}};
     const std::lock_guard resizing{srq.resize_mutex};
+    const bool behind = srq.moving; // since an earlier one
     set_moving(srq, true);
-    int error =
+    const int error =
         abi34::ibv_cmd_modify_srq(&srq.base, &attr, attr_mask, request.data(), request.size());
-    if (error == 0) {
-        error = map_ring(srq, kernel.ring_key, kernel.ring_bytes, kernel.entries);
-        if (error != 0)
-            srq.queue = RecvQueue{WorkRing{}, srq.max_sge};
+    if (error != 0) {
+        set_moving(srq, behind);
+        return error;
     }
-    set_moving(srq, false);
-    return error;
+    srq.next = {.key = kernel.ring_key, .bytes = kernel.ring_bytes, .entries = kernel.entries};
+    return move_to_next(srq);
 }
 
 } // namespace
+
+int move_to_next(Srq &srq) noexcept {
+    const int error = map_ring(srq, srq.next.key, srq.next.bytes, srq.next.entries);
+    if (error == 0)
+        set_moving(srq, false);
+    return error;
+}
 
 ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept {
     std::unique_ptr<Srq> srq{new (std::nothrow) Srq};
@@ -105,8 +111,12 @@ int destroy_srq(ibv_srq *srq) noexcept {
 
 int post_srq_recv(ibv_srq *ibsrq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept {
     Srq &srq = *to_srq(ibsrq);
-    acquire(srq, srq.lock);
-    const int error = srq.queue.post(wr, bad_wr).error;
+    int error = acquire(srq, srq.lock);
+    if (error != 0) {
+        *bad_wr = wr;
+        return error;
+    }
+    error = srq.queue.post(wr, bad_wr).error;
     srq.lock.unlock();
     return error;
 }
