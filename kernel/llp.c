@@ -10,6 +10,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/slab.h>
@@ -20,6 +21,9 @@
 
 #include "compat.h"
 #include "llp.h"
+
+/* Between a FIN that had no memory and the RST in its stead, milliseconds */
+#define SWP_RST_PAUSE_MS	10
 
 static struct workqueue_struct *swp_llp_wq;
 
@@ -111,6 +115,41 @@ static void swp_llp_unhook(struct swp_llp *llp)
 	release_sock(sk);
 }
 
+/* The end of a stream ------------------------------------------------------ */
+
+/* Before the end of our direction of the stream: is a FIN due, and where? */
+struct swp_fin {
+	bool due;
+	u32 seq;
+};
+
+static void swp_fin_due(struct sock *sk, struct swp_fin *fin)
+{
+	lock_sock(sk);
+	fin->due = (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
+	fin->seq = tcp_sk(sk)->write_seq;
+	release_sock(sk);
+}
+
+/*
+ * After it.  Without memory for a FIN of its own TCP sends none, ever, and goes
+ * on as if it had: the peer would never hear that the stream has ended.  So it is
+ * a RST, after a while in which there may have come memory for that.
+ */
+static void swp_fin_ensure(struct sock *sk, const struct swp_fin *fin)
+{
+	bool lost;
+
+	lock_sock(sk);
+	lost = fin->due && sk->sk_state != TCP_CLOSE &&
+	       tcp_sk(sk)->write_seq == fin->seq;
+	release_sock(sk);
+	if (!lost)
+		return;
+	msleep(SWP_RST_PAUSE_MS);
+	tcp_abort(sk, ECONNABORTED);
+}
+
 /* Lifetime ----------------------------------------------------------------- */
 
 static void swp_llp_free_work(struct work_struct *work)
@@ -118,8 +157,15 @@ static void swp_llp_free_work(struct work_struct *work)
 	struct swp_llp *llp = container_of(work, struct swp_llp, free_work);
 
 	if (llp->sock) {
+		struct sock *sk = llp->sock->sk;
+		struct swp_fin fin;
+
 		swp_llp_unhook(llp);
+		sock_hold(sk);
+		swp_fin_due(sk, &fin);
 		sock_release(llp->sock);
+		swp_fin_ensure(sk, &fin);
+		sock_put(sk);
 	}
 	kfree_rcu(llp, rcu);
 }
@@ -227,8 +273,12 @@ bool swp_llp_has_news(const struct swp_llp *llp)
 
 void swp_llp_shutdown(struct swp_llp *llp)
 {
+	struct swp_fin fin;
+
+	swp_fin_due(llp->sock->sk, &fin);
 	/* fails only when there is no connection left to shut down */
 	kernel_sock_shutdown(llp->sock, SHUT_WR);
+	swp_fin_ensure(llp->sock->sk, &fin);
 }
 
 void swp_llp_abort(struct swp_llp *llp)

@@ -93,9 +93,9 @@ bool swp_llp_has_news(const struct swp_llp *llp);
 /* Is our SYN still unanswered?  For callbacks of an owner. */
 bool swp_llp_is_connecting(const struct swp_llp *llp);
 
-/* FIN after everything queued (graceful).  Process context. */
+/* FIN after everything queued (graceful); RST without memory for it.  Process context. */
 void swp_llp_shutdown(struct swp_llp *llp);
-/* RST; queued data are dropped.  Process context. */
+/* RST, which TCP sends once if at all; queued data are dropped.  Process context. */
 void swp_llp_abort(struct swp_llp *llp);
 
 /*
