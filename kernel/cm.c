@@ -74,6 +74,9 @@
 /* accept() is short of memory: again, milliseconds */
 #define SWP_ACCEPT_RETRY_MS	20
 
+/* Start-up is short of memory: again, milliseconds */
+#define SWP_MEMORY_RETRY_MS	5
+
 enum swp_ep_state {
 	SWP_EP_CONNECTING,	/* TCP is connecting */
 	SWP_EP_WAIT_REPLY,	/* Request sent */
@@ -96,6 +99,7 @@ struct swp_handshake {
 	u32 ird, ord;			/* startup: what the ULP asks for */
 	u16 pd_len;			/* active: the ULP's private data */
 	u8 *pd;
+	size_t sent;			/* octets of our frame that TCP has */
 	/* the peer's frame; a peer that says nothing gets room for no more */
 	size_t got, room;
 	u8 *in;
@@ -143,6 +147,8 @@ struct swp_hub {
 	unsigned int users;		/* hub_mutex */
 	struct swp_lls lls;
 	struct delayed_work accept_work;
+	struct swp_llp *held;		/* accepted, no memory for an endpoint */
+	unsigned long held_until;
 	spinlock_t lock;		/* protects the list below */
 	struct list_head listeners;
 };
@@ -727,6 +733,10 @@ static bool swp_pd_too_long(struct swp_ep *ep, const char *what,
 	return true;
 }
 
+/*
+ * What is not sent yet of a frame.  -EAGAIN: there is no memory for it, and the
+ * caller has to come again, with the same frame.
+ */
 static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 			     const struct swp_mpa_frame *f)
 {
@@ -735,7 +745,27 @@ static int swp_ep_send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 
 	if (len < 0)
 		return len;
-	return swp_llp_send(ep->llp, out, len);
+	return swp_llp_send(ep->llp, out, len, &ep->hs->sent);
+}
+
+/*
+ * The Reply, in the time of the ULP that gives the answer.  A peer whose enhanced
+ * Request is answered with the end of the stream would take us for one that knows
+ * revision 1 only, so memory is waited for.
+ */
+static int swp_ep_send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
+{
+	unsigned long until = jiffies +
+			      msecs_to_jiffies(swp_params.handshake_ms);
+	int ret;
+
+	for (;;) {
+		ret = swp_ep_send_frame(ep, SWP_MPA_REPLY, f);
+		if (ret != -EAGAIN || READ_ONCE(ep->kill) ||
+		    time_after(jiffies, until))
+			return ret;
+		msleep(SWP_MEMORY_RETRY_MS);
+	}
 }
 
 /* RFC 6581 section 8: tells why the stream cannot be used. */
@@ -751,6 +781,7 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
 	u8 buf[SWP_MARKER_LEN + SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
 	       3 + SWP_MPA_CRC_LEN] = {};
 	u8 *fpdu = buf + (res->tx_markers ? SWP_MARKER_LEN : 0);
+	size_t sent = 0;
 	u32 ulpdu, len;
 	__le32 sum = 0;
 
@@ -766,7 +797,7 @@ static void swp_ep_send_terminate(struct swp_ep *ep, u8 code,
 		sum = cpu_to_le32(~swp_crc32c(~0U, buf,
 					      len - SWP_MPA_CRC_LEN));
 	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
-	if (!swp_llp_send(ep->llp, buf, len))
+	if (!swp_llp_send(ep->llp, buf, len, &sent))
 		swp_stat_terminate(ep->dev, true, term.layer, term.etype,
 				   term.code);
 }
@@ -816,6 +847,7 @@ static int swp_ep_open(struct swp_ep *ep)
 		return ret;
 	}
 	ep->llp = llp;
+	ep->hs->sent = 0;
 	ep->state = SWP_EP_CONNECTING;
 	swp_llp_set_owner(llp, &swp_ep_llp_ops, ep);
 	return 0;
@@ -841,6 +873,10 @@ static void swp_ep_connecting(struct swp_ep *ep)
 	hs->mine.pd_len = hs->pd_len;
 	hs->got = 0;
 	ret = swp_ep_send_frame(ep, SWP_MPA_REQUEST, &hs->mine);
+	if (ret == -EAGAIN) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
 	if (ret) {
 		swp_ep_connect_failed(ep, ret, NULL, SWP_DROP_RST);
 		return;
@@ -931,6 +967,10 @@ static void swp_ep_reply(struct swp_ep *ep)
 	ret = swp_ep_gather(ep, SWP_MPA_REPLY, &f);
 	if (ret == -EAGAIN)
 		return;
+	if (ret == -ENOMEM) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
 	if (ret) {
 		if (swp_ep_fall_back(ep, ret))
 			return;
@@ -1105,9 +1145,24 @@ static void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 	swp_mpa_refuse(&hs->local, &hs->peer, &rep);
 	rep.pd = pd;
 	rep.pd_len = len;
+	/* while memory is waited for, nobody has to look at what comes */
+	swp_llp_set_owner(ep->llp, NULL, NULL);
 	/* a peer that is gone already needs no refusal */
-	if (!swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
+	if (!swp_ep_send_reply(ep, &rep))
 		swp_stat_inc(ep->dev, MPA_REJECTED);
+}
+
+/* The same from the work item, which must not wait; false: not yet. */
+static bool swp_ep_try_refusal(struct swp_ep *ep)
+{
+	struct swp_mpa_frame rep;
+	int ret;
+
+	swp_mpa_refuse(&ep->hs->local, &ep->hs->peer, &rep);
+	ret = swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep);
+	if (!ret)
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+	return ret != -EAGAIN;
 }
 
 /* Tells the ULP of the Request, as soon as iw_cm has room for it. */
@@ -1134,6 +1189,8 @@ static void swp_ep_offer(struct swp_ep *ep)
 		unsigned long handle = atomic_long_inc_return(&swp_last_handle);
 
 		ret = xa_insert_bh(&swp_asked, handle, ep, GFP_KERNEL);
+		if (ret == -ENOMEM)
+			goto later;
 		if (ret) {
 			swp_ep_discard(ep, ret, SWP_DROP_RST);
 			return;
@@ -1151,10 +1208,9 @@ static void swp_ep_offer(struct swp_ep *ep)
 		swp_listener_pending_less(lis, ep);
 	}
 	spin_unlock_bh(&lis->lock);
-	if (ret == -ENOMEM) {
-		ep->state = SWP_EP_OFFERING;
-		swp_ep_kick_later(ep, SWP_OFFER_RETRY_MS);
-	} else if (ret) {
+	if (ret == -ENOMEM)
+		goto later;
+	if (ret) {
 		swp_ep_discard(ep, ret, SWP_DROP_RST);
 	} else {
 		/* from here on the ULP takes what time it needs */
@@ -1162,6 +1218,11 @@ static void swp_ep_offer(struct swp_ep *ep)
 		/* look at what came behind the Request */
 		swp_ep_kick(ep);
 	}
+	return;
+
+later:
+	ep->state = SWP_EP_OFFERING;
+	swp_ep_kick_later(ep, SWP_OFFER_RETRY_MS);
 }
 
 /*
@@ -1189,6 +1250,10 @@ static void swp_ep_request(struct swp_ep *ep)
 	ret = swp_ep_gather(ep, SWP_MPA_REQUEST, &hs->peer);
 	if (ret == -EAGAIN)
 		return;
+	if (ret == -ENOMEM) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
 	if (ret) {
 		if (swp_mpa_malformed(ret)) {
 			ibdev_warn_ratelimited(&ep->dev->base,
@@ -1216,9 +1281,12 @@ static void swp_ep_request(struct swp_ep *ep)
 
 	swp_local_init(hs, swp_params.max_ird, SWP_MAX_ORD);
 	if (swp_crc_missing(hs, &hs->peer)) {
+		if (!swp_ep_try_refusal(ep)) {
+			swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+			return;
+		}
 		ibdev_warn_ratelimited(&ep->dev->base,
 				       "Request refused: peer without CRC\n");
-		swp_ep_send_refusal(ep, NULL, 0);
 		swp_ep_discard(ep, -EPROTO, SWP_DROP_FIN);
 		return;
 	}
@@ -1315,7 +1383,7 @@ static int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 	ep->state = SWP_EP_RUNNING;
 
 	/* from here on a failure is the end of an established connection */
-	if (swp_ep_send_frame(ep, SWP_MPA_REPLY, &rep))
+	if (swp_ep_send_reply(ep, &rep))
 		swp_llp_abort(ep->llp);
 	swp_llp_put(ep->llp);
 	ep->llp = NULL;
@@ -1663,7 +1731,8 @@ static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep,
 	return ok;
 }
 
-static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
+/* -ENOMEM: not taken, there may be memory for an endpoint later. */
+static int swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 {
 	struct sockaddr_storage local, remote;
 	struct swp_listener *lis;
@@ -1674,19 +1743,25 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	if (swp_llp_names(llp, &local, &remote, &ifindex)) {
 		/* reset before it was accepted */
 		swp_llp_put(llp);
-		return;
+		return 0;
 	}
 	lis = swp_hub_route(hub, &local, ifindex);
 	if (!lis) {
 		swp_hub_stray(hub, llp, &local);
-		return;
+		return 0;
 	}
 
 	old = set_active_memcg(lis->memcg);
 	ep = swp_ep_new(lis->dev, SWP_EP_WAIT_REQUEST);
 	set_active_memcg(old);
-	if (IS_ERR(ep))
-		goto err_abort;
+	if (IS_ERR(ep)) {
+		swp_listener_put(lis);
+		if (PTR_ERR(ep) == -ENOMEM)
+			return -ENOMEM;
+		swp_llp_abort(llp);
+		swp_llp_put(llp);
+		return 0;
+	}
 	mutex_lock(&ep->mutex);
 	kref_get(&ep->ref);
 	ep->llp = llp;
@@ -1699,13 +1774,33 @@ static void swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	}
 	swp_ep_release(ep);
 	swp_listener_put(lis);
-	return;
+	return 0;
+}
 
-err_abort:
-	swp_stat_inc(lis->dev, PENDING_DROP);
-	swp_listener_put(lis);
-	swp_llp_abort(llp);
-	swp_llp_put(llp);
+static void swp_hub_drop_held(struct swp_hub *hub)
+{
+	if (!hub->held)
+		return;
+	swp_llp_abort(hub->held);
+	swp_llp_put(hub->held);
+	hub->held = NULL;
+}
+
+/* The next connection, which may be one that had to wait for memory. */
+static struct swp_llp *swp_hub_next(struct swp_hub *hub)
+{
+	struct swp_llp *llp;
+
+	if (hub->held && time_after(jiffies, hub->held_until))
+		swp_hub_drop_held(hub);
+	llp = hub->held;
+	if (llp)
+		return llp;
+	llp = swp_lls_accept(&hub->lls);
+	if (!IS_ERR(llp))
+		hub->held_until = jiffies +
+				  msecs_to_jiffies(swp_params.handshake_ms);
+	return llp;
 }
 
 static void swp_hub_accept(struct work_struct *work)
@@ -1713,15 +1808,18 @@ static void swp_hub_accept(struct work_struct *work)
 	struct swp_hub *hub = container_of(to_delayed_work(work),
 					   struct swp_hub, accept_work);
 	struct swp_llp *llp;
-	int n;
+	int n, ret = 0;
 
 	for (n = 0; n < SWP_ACCEPT_BATCH; n++) {
-		llp = swp_lls_accept(&hub->lls);
-		if (PTR_ERR(llp) == -EAGAIN)
+		llp = swp_hub_next(hub);
+		ret = PTR_ERR_OR_ZERO(llp);
+		if (ret == -EAGAIN)
 			return;
-		if (!IS_ERR(llp))
-			swp_hub_incoming(hub, llp);
-		else if (PTR_ERR(llp) != -ECONNABORTED)
+		if (!ret) {
+			ret = swp_hub_incoming(hub, llp);
+			hub->held = ret ? llp : NULL;
+		}
+		if (ret && ret != -ECONNABORTED)
 			break;
 		cond_resched();
 	}
@@ -1729,7 +1827,7 @@ static void swp_hub_accept(struct work_struct *work)
 		queue_delayed_work(swp_cm_wq, &hub->accept_work, 0);
 		return;
 	}
-	pr_warn_ratelimited("accept: %ld, trying again\n", PTR_ERR(llp));
+	pr_warn_ratelimited("accept: %d, trying again\n", ret);
 	queue_delayed_work(swp_cm_wq, &hub->accept_work,
 			   msecs_to_jiffies(SWP_ACCEPT_RETRY_MS));
 }
@@ -1765,6 +1863,7 @@ static void swp_hub_free(struct swp_hub *hub)
 	/* an accept that runs now may still need the socket */
 	swp_lls_quiesce(&hub->lls);
 	cancel_delayed_work_sync(&hub->accept_work);
+	swp_hub_drop_held(hub);
 	swp_lls_close(&hub->lls);
 	kfree(hub);
 }

@@ -170,23 +170,37 @@ static void swp_llp_free_work(struct work_struct *work)
 	kfree_rcu(llp, rcu);
 }
 
-struct swp_llp *swp_llp_create(struct socket *sock)
+static struct swp_llp *swp_llp_alloc(void)
 {
-	struct sock *sk = sock->sk;
 	struct swp_llp *llp;
 
 	llp = kzalloc(sizeof(*llp), GFP_KERNEL_ACCOUNT);
 	if (!llp)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	kref_init(&llp->ref);
 	INIT_WORK(&llp->free_work, swp_llp_free_work);
-	llp->sock = sock;
+	return llp;
+}
 
+static void swp_llp_wrap(struct swp_llp *llp, struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+
+	llp->sock = sock;
 	llp->saved_allocation = sk->sk_allocation;
 	sk->sk_allocation = GFP_ATOMIC;
 	llp->saved_task_frag = swp_sk_set_task_frag(sk, false);
 	tcp_sock_set_nodelay(sk);
 	swp_llp_hook(llp);
+}
+
+struct swp_llp *swp_llp_create(struct socket *sock)
+{
+	struct swp_llp *llp = swp_llp_alloc();
+
+	if (!llp)
+		return ERR_PTR(-ENOMEM);
+	swp_llp_wrap(llp, sock);
 	return llp;
 }
 
@@ -436,18 +450,22 @@ static void drop_frag(struct sock *sk)
 	release_sock(sk);
 }
 
-int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len)
+int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len, size_t *sent)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec iov = { .iov_base = (void *)buf, .iov_len = len };
-	int ret;
+	struct kvec iov;
+	int ret = 0;
 
-	ret = kernel_sendmsg(llp->sock, &msg, &iov, 1, len);
+	while (*sent < len) {
+		iov.iov_base = (void *)buf + *sent;
+		iov.iov_len = len - *sent;
+		ret = kernel_sendmsg(llp->sock, &msg, &iov, 1, iov.iov_len);
+		if (ret < 0)
+			break;
+		*sent += ret;
+	}
 	drop_frag(llp->sock->sk);
-	if (ret < 0)
-		return ret;
-	/* cannot happen to some hundred octets on an idle connection */
-	return (size_t)ret == len ? 0 : -ENOBUFS;
+	return min(ret, 0);
 }
 
 static int swp_llp_read(struct swp_llp *llp, void *buf, size_t len, int flags)
@@ -553,22 +571,25 @@ void swp_lls_close(struct swp_lls *lls)
 
 struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 {
+	/* first of all, lest there is none once the connection is taken */
+	struct swp_llp *llp = swp_llp_alloc();
 	struct socket *sock;
-	struct swp_llp *llp;
 	struct sock *sk;
 	int ret;
 
+	if (!llp)
+		return ERR_PTR(-ENOMEM);
 	ret = kernel_accept(lls->sock, &sock, O_NONBLOCK);
-	if (ret)
+	if (ret) {
+		kfree(llp);
 		return ERR_PTR(ret);
+	}
 	sk = sock->sk;
 	/* what the listening socket was made with, not our callback for it */
 	write_lock_bh(&sk->sk_callback_lock);
 	sk->sk_data_ready = lls->saved_data_ready;
 	write_unlock_bh(&sk->sk_callback_lock);
-	llp = swp_llp_create(sock);
-	if (IS_ERR(llp))
-		sock_release(sock);
+	swp_llp_wrap(llp, sock);
 	return llp;
 }
 

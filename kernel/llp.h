@@ -115,8 +115,13 @@ int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote);
 /* 0 connected, -EINPROGRESS, or why connecting failed. */
 int swp_llp_connect_result(struct swp_llp *llp);
 
-/* Queue all of it or nothing useful: 0 or an error (then abort the stream). */
-int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len);
+/*
+ * Queue @len octets, without the *@sent first ones; *@sent grows by what TCP took.
+ * 0 when that is all, -EAGAIN when there was no memory for the rest, or an error
+ * (then abort the stream).
+ */
+int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len,
+		 size_t *sent);
 /* Octets read, at most @len; 0 end of stream, -EAGAIN, or the socket's error. */
 int swp_llp_recv(struct swp_llp *llp, void *buf, size_t len);
 /* As swp_llp_recv() of one octet that stays in the socket. */
