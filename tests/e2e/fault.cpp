@@ -259,11 +259,25 @@ TEST_F(FaultNth, CreateCq) {
                                 ibv_destroy_cq);
 }
 
+/* Whatever became of it, what waits in the queue and what comes later is seen, once. */
 TEST_F(FaultNth, ResizeCq) {
     Cq cq = create_cq(context.get(), 16);
-    int entries = 16;
-    each_failure({.call = [&] { return ibv_resize_cq(cq.get(), entries == 16 ? 512 : 16); },
-                  .after = [&](int error) { entries = error == 0 ? cq->cqe : entries; }});
+    Qp qp = create_qp(cq.get());
+    Region memory(pd.get(), 4096);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE), 0);
+    uint64_t id = 0;
+    auto flushed = [&] { EXPECT_EQ(post_recv(qp.get(), ++id, {memory.all()}), 0); };
+    each_failure({.prepare = flushed,
+                  .call = [&] { return ibv_resize_cq(cq.get(), cq->cqe == 16 ? 512 : 16); },
+                  .after =
+                      [&](int) {
+                          flushed();
+                          expect_wc(cq.get(), id - 1, IBV_WC_WR_FLUSH_ERR);
+                          expect_wc(cq.get(), id, IBV_WC_WR_FLUSH_ERR);
+                          EXPECT_FALSE(try_wc(cq.get()));
+                      }});
 }
 
 TEST_F(FaultNth, CreateQp) {
@@ -300,15 +314,15 @@ TEST_F(FaultNth, CreateSrq) {
 TEST_F(FaultNth, ResizeSrq) {
     Srq srq = create_srq(pd.get(), 64);
     Region memory(pd.get(), 4096);
-    ASSERT_EQ(post_srq_recv(srq.get(), 1, {memory.all()}), 0);
     ibv_srq_attr attr{};
     unsigned round = 0;
-    each_failure({.call =
-                      [&] {
-                          attr.max_wr = round++ % 2 == 0 ? 512 : 64;
-                          return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
-                      },
-                  .after = [&](int) {}});
+    each_failure(
+        {.call =
+             [&] {
+                 attr.max_wr = round++ % 2 == 0 ? 512 : 64;
+                 return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+             },
+         .after = [&](int) { EXPECT_EQ(post_srq_recv(srq.get(), round, {memory.all()}), 0); }});
 }
 
 TEST_F(FaultNth, RegMr) {
@@ -339,6 +353,26 @@ TEST_F(FaultNth, AllocMw) {
     }
 }
 
+/* What is asked of objects that stay */
+TEST_F(FaultNth, Query) {
+    Cq cq = create_cq(context.get(), 128);
+    Qp qp = create_qp(cq.get());
+    Srq srq = create_srq(pd.get(), 64);
+    ibv_device_attr device{};
+    ibv_port_attr port{};
+    ibv_qp_attr qp_attr{};
+    ibv_qp_init_attr init{};
+    ibv_srq_attr srq_attr{};
+    ibv_modify_cq_attr moderation{};
+    moderation.attr_mask = IBV_CQ_ATTR_MODERATE;
+    moderation.moderate = {.cq_count = 4, .cq_period = 100};
+    each_failure({.call = [&] { return ibv_query_device(context.get(), &device); }});
+    each_failure({.call = [&] { return ibv_query_port(context.get(), 1, &port); }});
+    each_failure({.call = [&] { return ibv_query_qp(qp.get(), &qp_attr, IBV_QP_STATE, &init); }});
+    each_failure({.call = [&] { return ibv_query_srq(srq.get(), &srq_attr); }});
+    each_failure({.call = [&] { return ibv_modify_cq(cq.get(), &moderation); }});
+}
+
 /* A device ---------------------------------------------------------------- */
 
 /* Of RDMA netlink; a request is answered while it is sent, by the thread that sends it. */
@@ -349,26 +383,46 @@ class Netlink {
     }
 
     void new_link(const char *name, const char *netdev) {
-        header_ = nlmsghdr{NLMSG_HDRLEN, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
-                           NLM_F_REQUEST | NLM_F_ACK, 0, 0};
-        at_ = NLMSG_HDRLEN;
+        begin(RDMA_NLDEV_CMD_NEWLINK);
         add(RDMA_NLDEV_ATTR_DEV_NAME, name);
         add(RDMA_NLDEV_ATTR_NDEV_NAME, netdev);
         add(RDMA_NLDEV_ATTR_LINK_TYPE, "softwarp");
-        header_.nlmsg_len = static_cast<uint32_t>(at_);
-        std::memcpy(octets_.data(), &header_, sizeof(header_));
+        end();
     }
 
-    /* Its answer, 0 or an errno; ENOBUFS if there was no memory for one. */
+    void delete_link(const std::string &name) {
+        begin(RDMA_NLDEV_CMD_DELLINK);
+        add_number(RDMA_NLDEV_ATTR_DEV_INDEX, index_of(name));
+        end();
+    }
+
+    /* A counter of its own for a QP */
+    void bind_counter(const std::string &device, uint32_t qpn) {
+        begin(RDMA_NLDEV_CMD_STAT_SET);
+        add_number(RDMA_NLDEV_ATTR_DEV_INDEX, index_of(device));
+        add_number(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+        add_number(RDMA_NLDEV_ATTR_STAT_RES, RDMA_NLDEV_ATTR_RES_QP);
+        add_number(RDMA_NLDEV_ATTR_STAT_MODE, RDMA_COUNTER_MODE_MANUAL);
+        add_number(RDMA_NLDEV_ATTR_RES_LQPN, qpn);
+        end();
+    }
+
+    /* How it went, 0 or an errno; ENOBUFS if there was no memory to say so. */
     int ask() {
         if (send(fd_.get(), octets_.data(), at_, 0) < 0)
             return errno;
-        ssize_t got = recv(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT);
-        nlmsgerr error{};
-        if (got < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof(error)))
-            return ENOBUFS;
-        std::memcpy(&error, answer_.data() + NLMSG_HDRLEN, sizeof(error));
-        return -error.error;
+        for (;;) {
+            ssize_t got = recv(fd_.get(), answer_.data(), answer_.size(), MSG_DONTWAIT);
+            nlmsghdr header{};
+            nlmsgerr error{};
+            if (got < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof(error)))
+                return ENOBUFS;
+            std::memcpy(&header, answer_.data(), sizeof(header));
+            if (header.nlmsg_type != NLMSG_ERROR)
+                continue; /* what was asked for */
+            std::memcpy(&error, answer_.data() + NLMSG_HDRLEN, sizeof(error));
+            return -error.error;
+        }
     }
 
     /* An answer that could not be read then */
@@ -378,12 +432,31 @@ class Netlink {
     }
 
   private:
-    void add(uint16_t type, const char *text) {
-        nlattr attr{static_cast<uint16_t>(NLA_HDRLEN + std::strlen(text) + 1), type};
+    static uint32_t index_of(const std::string &device) {
+        return static_cast<uint32_t>(std::stoul(must_shell("rdma dev show " + device)));
+    }
+
+    void begin(int command) {
+        header_ =
+            nlmsghdr{NLMSG_HDRLEN, static_cast<uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command)),
+                     NLM_F_REQUEST | NLM_F_ACK, 0, 0};
+        at_ = NLMSG_HDRLEN;
+    }
+
+    void end() {
+        header_.nlmsg_len = static_cast<uint32_t>(at_);
+        std::memcpy(octets_.data(), &header_, sizeof(header_));
+    }
+
+    void add(uint16_t type, const void *value, size_t size) {
+        nlattr attr{static_cast<uint16_t>(NLA_HDRLEN + size), type};
         std::memcpy(octets_.data() + at_, &attr, sizeof(attr));
-        std::strcpy(reinterpret_cast<char *>(octets_.data() + at_ + NLA_HDRLEN), text);
+        std::memcpy(octets_.data() + at_ + NLA_HDRLEN, value, size);
         at_ += NLA_ALIGN(attr.nla_len);
     }
+
+    void add(uint16_t type, const char *text) { add(type, text, std::strlen(text) + 1); }
+    void add_number(uint16_t type, uint32_t number) { add(type, &number, sizeof(number)); }
 
     Fd fd_;
     nlmsghdr header_{};
@@ -407,6 +480,52 @@ TEST_F(FaultDevice, Add) {
                               must_shell("rdma link delete swf");
                       }});
     must_shell("ip link delete swfault");
+}
+
+/* After a failure it is there, or it is gone. */
+TEST_F(FaultDevice, Delete) {
+    must_shell("ip link add swfault type dummy && ip link set swfault up");
+    Netlink netlink;
+    each_failure({.prepare =
+                      [&] {
+                          if (access("/sys/class/infiniband/swf", F_OK) != 0)
+                              must_shell("rdma link add swf type softwarp netdev swfault");
+                          netlink.delete_link("swf");
+                      },
+                  .call = [&] { return netlink.ask(); },
+                  .after =
+                      [&](int error) {
+                          netlink.drain();
+                          if (error == 0) {
+                              EXPECT_NE(access("/sys/class/infiniband/swf", F_OK), 0);
+                          }
+                      }});
+    must_shell("ip link delete swfault");
+}
+
+/* A QP's own counter, which goes with the QP */
+TEST_F(FaultDevice, BindCounter) {
+    Context context = open_device(config().dev);
+    Pd pd = alloc_pd(context.get());
+    Cq cq = create_cq(context.get(), 16);
+    Qp qp;
+    Netlink netlink;
+    each_failure({.prepare =
+                      [&] {
+                          ibv_qp_init_attr attr{};
+                          attr.send_cq = attr.recv_cq = cq.get();
+                          attr.qp_type = IBV_QPT_RC;
+                          attr.cap = {16, 16, 1, 1, 0};
+                          qp = Qp(ibv_create_qp(pd.get(), &attr));
+                          ASSERT_TRUE(qp);
+                          netlink.bind_counter(config().dev, qp->qp_num);
+                      },
+                  .call = [&] { return netlink.ask(); },
+                  .after =
+                      [&](int) {
+                          netlink.drain();
+                          qp.reset();
+                      }});
 }
 
 /* Connections ------------------------------------------------------------- */
@@ -443,21 +562,29 @@ class FaultCm : public Fault {
 
         /*
          * The client hears how it went, in time, whatever that is; true: it is
-         * connected.  A Reply that had no memory is a closed connection to it,
-         * upon which it asks once more, with revision 1, and is refused.
+         * connected.  It never asks once more, as it does with revision 1 when it
+         * takes the server for one that does not know revision 2.
          */
         bool outcome() {
             std::optional<CmEvent> event;
             bool told = eventually([&] {
                 Deadline now(milliseconds(0));
                 std::optional<CmEvent> again = servers.try_next(listener->id(), now);
-                if (again)
+                if (again) {
+                    ADD_FAILURE() << "asked once more";
                     rdma_reject(CmId(again->id).get(), nullptr, 0);
+                }
                 event = clients.try_next(client->id(), now);
                 return event.has_value();
             });
             EXPECT_TRUE(told) << "never heard of again";
             return event && event->type == RDMA_CM_EVENT_ESTABLISHED;
+        }
+
+        void establish() {
+            accept(*server);
+            servers.expect(server->id(), RDMA_CM_EVENT_ESTABLISHED);
+            clients.expect(client->id(), RDMA_CM_EVENT_ESTABLISHED);
         }
 
         void talk() {
@@ -511,6 +638,7 @@ TEST_F(FaultCm, Accept) {
                           if (error != 0)
                               ends->server.reset();
                           bool up = ends->outcome();
+                          EXPECT_TRUE(up || error != 0);
                           if (error == 0 && up)
                               ends->talk();
                           ends.reset();
@@ -527,6 +655,196 @@ TEST_F(FaultCm, Reject) {
                           EXPECT_FALSE(ends->outcome());
                           ends.reset();
                       }});
+}
+
+/* The other end of a QP that is destroyed hears of it. */
+TEST_F(FaultCm, DestroyQp) {
+    std::unique_ptr<Ends> ends;
+    each_failure({.prepare =
+                      [&] {
+                          ends = std::make_unique<Ends>(true);
+                          ends->establish();
+                          ends->talk();
+                      },
+                  .call =
+                      [&] {
+                          int error = ibv_destroy_qp(ends->server->qp());
+                          if (error == 0)
+                              ends->server->id()->qp = nullptr;
+                          return error;
+                      },
+                  .after =
+                      [&](int) {
+                          ends->client->expect(RDMA_CM_EVENT_DISCONNECTED);
+                          ends.reset();
+                      }});
+}
+
+TEST_F(FaultCm, Disconnect) {
+    std::unique_ptr<Ends> ends;
+    each_failure({.prepare =
+                      [&] {
+                          ends = std::make_unique<Ends>(true);
+                          ends->establish();
+                          ends->talk();
+                      },
+                  .call = [&] { return result(rdma_disconnect(ends->server->id())); },
+                  .after =
+                      [&](int error) {
+                          if (error != 0)
+                              ends->server.reset();
+                          ends->client->expect(RDMA_CM_EVENT_DISCONNECTED);
+                          ends.reset();
+                      }});
+}
+
+/* Posting ------------------------------------------------------------------- */
+
+class FaultPost : public FaultCm {
+  protected:
+    static constexpr uint32_t kSize = 5000;
+};
+
+/* What is in a ring is posted, and the doorbell is heard, however often there is no memory for it.
+ */
+TEST_F(FaultPost, GoesOn) {
+    Pair pair;
+    Region from(pair.c().pd(), 2 * kSize), to(pair.s().pd(), 2 * kSize);
+    const std::array wrs{SendWr::write(2, {from.sge(0, kSize)}, to.addr(), to.rkey()),
+                         SendWr::send(3, {from.sge(kSize, kSize)})};
+    uint64_t seed = 0;
+    each_failure({.prepare =
+                      [&] {
+                          fill(from.at(0), 2 * kSize, ++seed);
+                          pair.s().recv(1, {to.sge(kSize, kSize)});
+                      },
+                  .call = [&] { return post_send_list(pair.c().qp(), wrs); },
+                  .after =
+                      [&](int error) {
+                          EXPECT_EQ(error, 0);
+                          expect_success(pair.c().scq(), 2, IBV_WC_RDMA_WRITE);
+                          expect_success(pair.c().scq(), 3, IBV_WC_SEND);
+                          expect_success(pair.s().rcq(), 1, IBV_WC_RECV, kSize);
+                          expect_pattern(to.at(0), 2 * kSize, seed);
+                      }});
+}
+
+TEST_F(FaultPost, FunctionsGoOn) {
+    PairOptions options;
+    options.client.operations = IBV_QP_EX_WITH_RDMA_READ;
+    Pair pair(options);
+    Region to(pair.c().pd(), kSize), from(pair.s().pd(), kSize);
+    fill(from.at(0), kSize, 1);
+    each_failure({.call =
+                      [&] {
+                          ibv_qp_ex *qp = pair.c().qpx();
+                          ibv_wr_start(qp);
+                          qp->wr_id = 1;
+                          qp->wr_flags = IBV_SEND_SIGNALED;
+                          ibv_wr_rdma_read(qp, from.rkey(), from.addr());
+                          ibv_wr_set_sge(qp, to.lkey(), to.addr(), kSize);
+                          return ibv_wr_complete(qp);
+                      },
+                  .after =
+                      [&](int error) {
+                          EXPECT_EQ(error, 0);
+                          expect_success(pair.c().scq(), 1, IBV_WC_RDMA_READ);
+                          expect_pattern(to.at(0), kSize, 1);
+                      }});
+}
+
+/* A window of type 1 has a new key when the bind is posted, and only then. */
+TEST_F(FaultPost, BindGoesOn) {
+    Pair pair;
+    Region memory(pair.s().pd(), kSize, kAll | IBV_ACCESS_MW_BIND), from(pair.c().pd(), kSize);
+    Mw mw = alloc_mw(pair.s().pd(), IBV_MW_TYPE_1);
+    uint64_t seed = 0;
+    each_failure({.call =
+                      [&] {
+                          return bind_mw(pair.s().qp(), 1, mw.get(), memory.mr.get(), memory.addr(),
+                                         kSize, IBV_ACCESS_REMOTE_WRITE);
+                      },
+                  .after =
+                      [&](int error) {
+                          EXPECT_EQ(error, 0);
+                          expect_success(pair.s().scq(), 1, IBV_WC_BIND_MW);
+                          fill(from.at(0), kSize, ++seed);
+                          pair.c().write(2, {from.all()}, memory.addr(), mw->rkey);
+                          expect_success(pair.c().scq(), 2, IBV_WC_RDMA_WRITE);
+                          EXPECT_TRUE(eventually(
+                              [&] { return mismatch(memory.at(0), kSize, seed) == kSize; }));
+                      }});
+}
+
+/* In the error state each post is a doorbell, and nothing else flushes. */
+TEST_F(FaultPost, FlushGoesOn) {
+    Context context = open_device(config().dev);
+    Pd pd = alloc_pd(context.get());
+    Cq cq = create_cq(context.get(), 64);
+    Region memory(pd.get(), kSize);
+    ibv_qp_init_attr attr{};
+    attr.send_cq = attr.recv_cq = cq.get();
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap = {16, 16, 1, 1, 0};
+    Qp qp(ibv_create_qp(pd.get(), &attr));
+    ASSERT_TRUE(qp);
+    ibv_qp_attr state{};
+    state.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(ibv_modify_qp(qp.get(), &state, IBV_QP_STATE), 0);
+    each_failure({.call = [&] { return post_recv(qp.get(), 1, {memory.all()}); },
+                  .after =
+                      [&](int error) {
+                          EXPECT_EQ(error, 0);
+                          expect_wc(cq.get(), 1, IBV_WC_WR_FLUSH_ERR);
+                      }});
+    each_failure({.call = [&] { return post_send(qp.get(), SendWr::send(2, {memory.all()})); },
+                  .after =
+                      [&](int error) {
+                          EXPECT_EQ(error, 0);
+                          expect_wc(cq.get(), 2, IBV_WC_WR_FLUSH_ERR);
+                      }});
+}
+
+/* While it lives, so many allocations of this thread, one after the other, fail. */
+class Shortage {
+  public:
+    explicit Shortage(unsigned failures) {
+        set(attribute("failslab", "task-filter"), "Y");
+        set(attribute("failslab", "interval"), "1");
+        set(attribute("failslab", "times"), std::to_string(failures));
+        set("/proc/thread-self/make-it-fail", "1");
+        set(attribute("failslab", "probability"), "100");
+    }
+    ~Shortage() {
+        /* what is opened now would fail, but a file that is open may be written to */
+        while (write(probability_.get(), "0", 1) != 1)
+            ;
+        set("/proc/thread-self/make-it-fail", "0");
+        set(attribute("failslab", "task-filter"), "N");
+        set(attribute("failslab", "times"), "-1");
+    }
+    Shortage(const Shortage &) = delete;
+    Shortage &operator=(const Shortage &) = delete;
+
+  private:
+    Fd probability_{open(attribute("failslab", "probability").c_str(), O_WRONLY | O_CLOEXEC)};
+};
+
+/* A shortage that outlasts the first few attempts */
+TEST_F(FaultPost, OutlastsAShortage) {
+    Pair pair;
+    Region from(pair.c().pd(), kSize), to(pair.s().pd(), kSize);
+    fill(from.at(0), kSize, 1);
+    pair.s().recv(1, {to.all()});
+    int error;
+    {
+        Shortage shortage(100);
+        error = post_send(pair.c().qp(), SendWr::send(2, {from.all()}));
+    }
+    EXPECT_EQ(error, 0);
+    expect_success(pair.c().scq(), 2, IBV_WC_SEND);
+    expect_success(pair.s().rcq(), 1, IBV_WC_RECV, kSize);
+    expect_pattern(to.at(0), kSize, 1);
 }
 
 /* By chance ----------------------------------------------------------------- */
