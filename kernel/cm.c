@@ -74,6 +74,14 @@
 /* accept() is short of memory: again, milliseconds */
 #define SWP_ACCEPT_RETRY_MS	20
 
+/*
+ * A connection that has no memory for an endpoint keeps those behind it waiting,
+ * and the memory may be what one listener's owner has used up: so long, and no
+ * other one of that listener for so long afterwards, milliseconds.
+ */
+#define SWP_HOLD_MS		100
+#define SWP_HOLD_PAUSE_MS	2000
+
 /* Start-up is short of memory: again, milliseconds */
 #define SWP_MEMORY_RETRY_MS	5
 
@@ -166,6 +174,7 @@ struct swp_listener {
 	bool dead;			/* no event on id any more */
 	struct list_head pending;	/* endpoints up to OFFERING */
 	u32 npending;
+	unsigned long hold_again;	/* of the hub's accept_work alone */
 	struct list_head reported;	/* and those in REPORTED */
 	/* pending, by the source of the connection */
 	struct hlist_head sources[SWP_SOURCES];
@@ -1731,6 +1740,18 @@ static bool swp_listener_admit(struct swp_listener *lis, struct swp_ep *ep,
 	return ok;
 }
 
+/* May a connection of this listener wait for memory, and others behind it? */
+static bool swp_hub_may_hold(struct swp_hub *hub, struct swp_listener *lis)
+{
+	if (hub->held)
+		return time_before(jiffies, hub->held_until);
+	if (time_before(jiffies, lis->hold_again))
+		return false;
+	hub->held_until = jiffies + msecs_to_jiffies(SWP_HOLD_MS);
+	lis->hold_again = jiffies + msecs_to_jiffies(SWP_HOLD_PAUSE_MS);
+	return true;
+}
+
 /* -ENOMEM: not taken, there may be memory for an endpoint later. */
 static int swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 {
@@ -1755,8 +1776,12 @@ static int swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	ep = swp_ep_new(lis->dev, SWP_EP_WAIT_REQUEST);
 	set_active_memcg(old);
 	if (IS_ERR(ep)) {
+		bool hold = PTR_ERR(ep) == -ENOMEM && swp_hub_may_hold(hub, lis);
+
+		if (!hold)
+			swp_stat_inc(lis->dev, PENDING_DROP);
 		swp_listener_put(lis);
-		if (PTR_ERR(ep) == -ENOMEM)
+		if (hold)
 			return -ENOMEM;
 		swp_llp_abort(llp);
 		swp_llp_put(llp);
@@ -1789,18 +1814,7 @@ static void swp_hub_drop_held(struct swp_hub *hub)
 /* The next connection, which may be one that had to wait for memory. */
 static struct swp_llp *swp_hub_next(struct swp_hub *hub)
 {
-	struct swp_llp *llp;
-
-	if (hub->held && time_after(jiffies, hub->held_until))
-		swp_hub_drop_held(hub);
-	llp = hub->held;
-	if (llp)
-		return llp;
-	llp = swp_lls_accept(&hub->lls);
-	if (!IS_ERR(llp))
-		hub->held_until = jiffies +
-				  msecs_to_jiffies(swp_params.handshake_ms);
-	return llp;
+	return hub->held ?: swp_lls_accept(&hub->lls);
 }
 
 static void swp_hub_accept(struct work_struct *work)
@@ -1976,6 +1990,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	spin_lock_init(&lis->lock);
 	INIT_LIST_HEAD(&lis->pending);
 	INIT_LIST_HEAD(&lis->reported);
+	lis->hold_again = jiffies;
 	lis->dev = dev;
 	lis->id = id;
 	/* NULL or the root's for a listener of the kernel */
