@@ -11,8 +11,8 @@ import packages
 from common import BUILD, ROOT, Failure, jobs, locked, run
 
 # What a module build may need of this tree; everything else there is not linked.
-SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/conformance/startup", "tests/kunit", "tests/qemu/provoke", "tests/vectors")
-SUFFIXES = (".c", ".h", ".S", ".inc")
+SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/conformance/startup", "tests/kunit", "tests/qemu/provoke")
+SUFFIXES = (".c", ".h", ".mk")
 
 
 def mirror(farm: Path) -> None:

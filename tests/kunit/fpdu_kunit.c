@@ -323,6 +323,3 @@ static struct kunit_suite fpdu_suite = {
 };
 
 kunit_test_suite(fpdu_suite);
-
-MODULE_DESCRIPTION("KUnit suite of softwarp's FPDU arithmetic");
-MODULE_LICENSE("GPL");

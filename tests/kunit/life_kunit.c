@@ -58,6 +58,3 @@ static struct kunit_suite suite = {
 };
 
 kunit_test_suite(suite);
-
-MODULE_DESCRIPTION("KUnit suite of a queue pair's life");
-MODULE_LICENSE("GPL");

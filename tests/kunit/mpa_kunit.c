@@ -947,6 +947,3 @@ static struct kunit_suite mpa_suite = {
 };
 
 kunit_test_suite(mpa_suite);
-
-MODULE_DESCRIPTION("KUnit: MPA start-up");
-MODULE_LICENSE("GPL");

@@ -576,6 +576,3 @@ static struct kunit_suite rdmap_suite = {
 };
 
 kunit_test_suite(rdmap_suite);
-
-MODULE_DESCRIPTION("KUnit suite of softwarp's DDP and RDMAP headers");
-MODULE_LICENSE("GPL");

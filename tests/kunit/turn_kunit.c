@@ -110,6 +110,3 @@ static struct kunit_suite suite = {
 };
 
 kunit_test_suite(suite);
-
-MODULE_DESCRIPTION("KUnit suite of who looks at a send queue next");
-MODULE_LICENSE("GPL");

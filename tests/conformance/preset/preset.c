@@ -10,7 +10,7 @@
 #include <linux/netdevice.h>
 #include <linux/nsproxy.h>
 
-#include "qp.h"
+#include "softwarp/qp.h"
 
 static char *netdev = "";
 module_param(netdev, charp, 0444);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Two consumers in the kernel that start MPA on TCP connections of their own,
- * after streaming data, through kernel/startup.h:
+ * after streaming data, through kernel/include/startup.h:
  *
  *     insmod startup.ko netdev=lo test=delayed
  *
@@ -18,8 +18,8 @@
 #include <net/sock.h>
 #include <rdma/ib_verbs.h>
 
-#include "softwarp.h"
-#include "startup.h"
+#include "softwarp/softwarp.h"
+#include "include/startup.h"
 
 #define LINE		"HELLO: the last streaming octet is the newline\n"
 #define BUF		4096

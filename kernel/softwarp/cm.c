@@ -50,7 +50,7 @@
 
 #include "softwarp.h"
 #include "qp.h"
-#include "startup.h"
+#include "include/startup.h"
 #include "proto/fpdu.h"
 #include "proto/mpa.h"
 #include "proto/rdmap.h"

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0
+# Flags for every module of this tree: where its headers are, and what the
+# kernel built against has.  Stable kernels carry backports, so the headers are
+# asked, not the version; compat.h alone looks at the answers.
+
+swp-here := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
+swp-inc := $(srctree)/include
+swp-has = $(if $(shell grep -sE '$(1)' $(swp-inc)/$(2)),-D$(3))
+
+ccflags-y += -I$(swp-here)
+ccflags-y += $(call swp-has,skb_splice_from_iter,linux/skbuff.h,SWP_HAVE_SPLICE_PAGES)
+ccflags-y += $(call swp-has,struct sockaddr_unsized,linux/socket.h,SWP_HAVE_SOCKADDR_UNSIZED)
+ccflags-y += $(call swp-has,sk_use_task_frag,net/sock.h,SWP_HAVE_SK_USE_TASK_FRAG)
+ccflags-y += $(call swp-has,sk_net_refcnt_upgrade,net/sock.h,SWP_HAVE_SK_NET_REFCNT_UPGRADE)
+ccflags-y += $(call swp-has,get_unaligned,linux/unaligned.h,SWP_HAVE_LINUX_UNALIGNED)
+ccflags-y += $(call swp-has,WQ_PERCPU,linux/workqueue.h,SWP_HAVE_WQ_PERCPU)
+ccflags-y += $(call swp-has,void hrtimer_setup.struct hrtimer,linux/hrtimer.h,SWP_HAVE_HRTIMER_SETUP)
+ccflags-y += $(call swp-has,struct ib_dmah \*dmah,rdma/ib_verbs.h,SWP_HAVE_REG_MR_DMAH)
+ccflags-y += $(call swp-has,ib_umem_get_va,rdma/ib_umem.h,SWP_HAVE_UMEM_GET_VA)
+ccflags-y += $(call swp-has,ib_mark_name_assigned_by_user,rdma/ib_verbs.h,SWP_HAVE_MARK_NAMED)
+ccflags-y += $(call swp-has,report_port_event,rdma/ib_verbs.h,SWP_HAVE_REPORT_PORT_EVENT)
+ccflags-y += $(call swp-has,\(\*resize_user_cq\),rdma/ib_verbs.h,SWP_HAVE_RESIZE_USER_CQ)
+ccflags-y += $(call swp-has,\(\*counter_unbind_qp\)\(.*port\),rdma/ib_verbs.h,SWP_HAVE_COUNTER_PORT)
+ccflags-y += $(call swp-has,\(\*counter_init\),rdma/ib_verbs.h,SWP_HAVE_COUNTER_INIT)
+ccflags-y += $(if $(shell grep -sE -A1 'int \(\*create_cq\)' $(swp-inc)/rdma/ib_verbs.h | grep uverbs_attr_bundle),-DSWP_HAVE_CREATE_CQ_ATTRS)
+# What no header tells.
+ccflags-y += $(if $(shell [ $(VERSION) -eq 6 ] && [ $(PATCHLEVEL) -lt 6 ] && echo y),-DSWP_BEFORE_6_6)

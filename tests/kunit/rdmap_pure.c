@@ -1,3 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0
-/* The driver's own file, compiled into the suite. */
-#include "../../kernel/proto/rdmap.c"
