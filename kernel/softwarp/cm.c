@@ -303,7 +303,11 @@ static void swp_ep_stop_timer(struct swp_ep *ep)
 static void swp_ep_work(struct work_struct *work);
 static void swp_ep_timeout(struct work_struct *work);
 
-/* An endpoint with its first reference, in the device's list. */
+/*
+ * An endpoint in the device's list, locked, with a reference for the caller besides
+ * the first one: as soon as it is in the list it may be killed, by a work item that
+ * waits for the mutex.
+ */
 static struct swp_ep *swp_ep_new(struct swp_device *dev,
 				 enum swp_ep_state state)
 {
@@ -330,9 +334,12 @@ static struct swp_ep *swp_ep_new(struct swp_device *dev,
 	INIT_DELAYED_WORK(&ep->timer, swp_ep_timeout);
 	INIT_LIST_HEAD(&ep->lis_entry);
 
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);
 	spin_lock_bh(&dev->cm_lock);
 	if (dev->cm_dead) {
 		spin_unlock_bh(&dev->cm_lock);
+		mutex_unlock(&ep->mutex);
 		kfree(ep->hs);
 		kfree(ep);
 		return ERR_PTR(-ENODEV);
@@ -1083,13 +1090,10 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	     id->m_local_addr.ss_family != AF_INET6))
 		return -EAFNOSUPPORT;
 
+	/* all of it under the mutex: callbacks and device removal wait */
 	ep = swp_ep_new(dev, SWP_EP_CONNECTING);
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
-
-	/* all of it under the mutex: callbacks and device removal wait */
-	mutex_lock(&ep->mutex);
-	kref_get(&ep->ref);
 	id->add_ref(id);
 	ep->id = id;
 	ep->hs->remote = id->m_remote_addr;
@@ -1117,9 +1121,6 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (ret)
 		goto err;
 	id->provider_data = ep;
-	/* who ends it may have come before there was anything to end */
-	if (READ_ONCE(ep->kill))
-		swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	swp_ep_put(ep);
 	return 0;
@@ -1787,8 +1788,6 @@ static int swp_hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 		swp_llp_put(llp);
 		return 0;
 	}
-	mutex_lock(&ep->mutex);
-	kref_get(&ep->ref);
 	ep->llp = llp;
 	if (!swp_listener_admit(lis, ep, &remote)) {
 		swp_stat_inc(lis->dev, PENDING_DROP);
@@ -2160,8 +2159,7 @@ struct swp_startup *swp_startup(const struct swp_startup_param *p)
 		return ERR_CAST(ep);
 	}
 
-	mutex_lock(&ep->mutex);
-	kref_get(&ep->ref);	/* the handle */
+	/* the caller's reference becomes that of the handle */
 	ep->llp = llp;
 	ret = swp_startup_fill(ep, p);
 	if (ret)
