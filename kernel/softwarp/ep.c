@@ -1,0 +1,1067 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Endpoints: MPA start-up on one TCP connection, for either end and any ULP.
+ *
+ * What each state waits for, for how long, and how it ends stands in one table,
+ * at the end of this file.
+ */
+#include <linux/delay.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+
+#include "ep.h"
+#include "qp.h"
+#include "proto/fpdu.h"
+#include "proto/rdmap.h"
+
+struct workqueue_struct *swp_cm_wq;
+/*
+ * One at a time: connections come up in the order in which they were begun, and
+ * with them the events.  Programs with several QPs count on it (perftest).
+ */
+static struct workqueue_struct *ordered_wq;
+DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
+
+static const struct swp_conn_ops conn_ops;
+
+/* Lifetime ------------------------------------------------------------------ */
+
+void swp_ep_free_handshake(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+
+	if (!hs)
+		return;
+	if (hs->in != hs->head)
+		kfree(hs->in);
+	kfree(hs->pd);
+	kfree(hs);
+	ep->hs = NULL;
+}
+
+/* The device waits for this, so whoever has a reference may use ep->dev. */
+static void ep_free(struct kref *ref)
+{
+	struct swp_ep *ep = container_of(ref, struct swp_ep, ref);
+
+	spin_lock_bh(&ep->dev->cm_lock);
+	list_del(&ep->dev_entry);
+	swp_stat_add(ep->dev, CONN_NOW, -1);
+	spin_unlock_bh(&ep->dev->cm_lock);
+	wake_up_all(&swp_cm_idle);
+	mutex_destroy(&ep->mutex);
+	swp_ep_free_handshake(ep);
+	kfree(ep);
+}
+
+void swp_ep_get(struct swp_ep *ep)
+{
+	kref_get(&ep->ref);
+}
+
+void swp_ep_put(struct swp_ep *ep)
+{
+	kref_put(&ep->ref, ep_free);
+}
+
+void swp_ep_release(struct swp_ep *ep)
+{
+	mutex_unlock(&ep->mutex);
+	swp_ep_put(ep);
+}
+
+static struct workqueue_struct *ep_wq(const struct swp_ep *ep)
+{
+	return ep->ulp->ordered ? ordered_wq : swp_cm_wq;
+}
+
+void swp_ep_kick(struct swp_ep *ep)
+{
+	kref_get(&ep->ref);
+	if (queue_delayed_work(ep_wq(ep), &ep->work, 0))
+		return;
+	/* it keeps its place among the others, but does not wait any longer */
+	if (!timer_pending(&ep->work.timer) ||
+	    mod_delayed_work(ep_wq(ep), &ep->work, 0))
+		swp_ep_put(ep);
+}
+
+void swp_ep_kick_later(struct swp_ep *ep, unsigned int ms)
+{
+	kref_get(&ep->ref);
+	if (!queue_delayed_work(ep_wq(ep), &ep->work, msecs_to_jiffies(ms)))
+		swp_ep_put(ep);
+}
+
+void swp_ep_kill(struct swp_ep *ep, int error)
+{
+	WRITE_ONCE(ep->kill, error);
+	swp_ep_kick(ep);
+}
+
+void swp_ep_expire(struct swp_ep *ep, unsigned int ms)
+{
+	kref_get(&ep->ref);
+	if (!queue_delayed_work(swp_cm_wq, &ep->timer, msecs_to_jiffies(ms)))
+		swp_ep_put(ep);
+}
+
+void swp_ep_stop_timer(struct swp_ep *ep)
+{
+	if (cancel_delayed_work(&ep->timer))
+		swp_ep_put(ep);
+}
+
+static void ep_work(struct work_struct *work);
+static void ep_timeout(struct work_struct *work);
+
+struct swp_ep *swp_ep_new(struct swp_device *dev, const struct swp_ulp *ulp,
+			  enum swp_ep_state state)
+{
+	struct swp_ep *ep;
+
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	if (!ep)
+		return ERR_PTR(-ENOMEM);
+	ep->hs = kzalloc(sizeof(*ep->hs), GFP_KERNEL_ACCOUNT);
+	if (!ep->hs) {
+		kfree(ep);
+		return ERR_PTR(-ENOMEM);
+	}
+	kref_init(&ep->ref);
+	ep->hs->in = ep->hs->head;
+	ep->hs->room = sizeof(ep->hs->head);
+	ep->dev = dev;
+	ep->ulp = ulp;
+	swp_policy_read(dev, &ep->hs->policy);
+	ep->hs->max_rev = ep->hs->policy.revision;
+	ep->state = state;
+	mutex_init(&ep->mutex);
+	spin_lock_init(&ep->ev_lock);
+	INIT_DELAYED_WORK(&ep->work, ep_work);
+	INIT_DELAYED_WORK(&ep->timer, ep_timeout);
+	INIT_LIST_HEAD(&ep->lis_entry);
+
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);
+	spin_lock_bh(&dev->cm_lock);
+	if (dev->cm_dead) {
+		spin_unlock_bh(&dev->cm_lock);
+		mutex_unlock(&ep->mutex);
+		kfree(ep->hs);
+		kfree(ep);
+		return ERR_PTR(-ENODEV);
+	}
+	list_add_tail(&ep->dev_entry, &dev->eps);
+	swp_stat_inc(dev, CONN_NOW);
+	spin_unlock_bh(&dev->cm_lock);
+	return ep;
+}
+
+/*
+ * The endpoint after @ep (NULL: the first) with a reference; takes over that of
+ * @ep, which keeps its place in the list until the next one is found.
+ */
+static struct swp_ep *next_ep(struct swp_device *dev, struct swp_ep *ep)
+{
+	struct list_head *pos = ep ? &ep->dev_entry : &dev->eps;
+	struct swp_ep *next = NULL;
+
+	spin_lock_bh(&dev->cm_lock);
+	for (pos = pos->next; pos != &dev->eps; pos = pos->next) {
+		next = list_entry(pos, struct swp_ep, dev_entry);
+		if (kref_get_unless_zero(&next->ref))
+			break;
+		next = NULL;
+	}
+	spin_unlock_bh(&dev->cm_lock);
+	if (ep)
+		swp_ep_put(ep);
+	return next;
+}
+
+void swp_ep_kill_all(struct swp_device *dev, int error)
+{
+	struct swp_ep *ep = NULL;
+
+	while ((ep = next_ep(dev, ep)))
+		swp_ep_kill(ep, error);
+}
+
+/* The end of start-up ------------------------------------------------------- */
+
+void swp_ep_end_handshake(struct swp_ep *ep)
+{
+	lockdep_assert_held(&ep->mutex);
+	if (ep->ulp->release)
+		ep->ulp->release(ep);
+	/* after the listener, which may have started it */
+	swp_ep_stop_timer(ep);
+	if (ep->qp) {
+		swp_qp_unclaim(ep->qp, ep);
+		swp_qp_put(ep->qp);
+		ep->qp = NULL;
+	}
+}
+
+void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how)
+{
+	lockdep_assert_held(&ep->mutex);
+	if (!ep->llp)
+		return;
+	swp_llp_set_owner(ep->llp, NULL, NULL);
+	if (how == SWP_DROP_FIN)
+		swp_llp_shutdown(ep->llp);
+	else
+		swp_llp_abort(ep->llp);
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+}
+
+/*
+ * The end: the first reference goes.  Once per endpoint, by a caller that has
+ * a reference of its own.
+ */
+static void ep_finish(struct swp_ep *ep)
+{
+	if (ep->id) {
+		ep->id->rem_ref(ep->id);
+		ep->id = NULL;
+	}
+	swp_ep_put(ep);
+}
+
+void swp_ep_abandon(struct swp_ep *ep)
+{
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	ep_finish(ep);
+}
+
+void swp_ep_discard(struct swp_ep *ep, int error, enum swp_drop how)
+{
+	swp_ep_drop_llp(ep, how);
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	if (ep->ulp->dropped)
+		ep->ulp->dropped(ep, error);
+	ep_finish(ep);
+}
+
+/* The answer to a connect; @f: the peer's Reply, or NULL. */
+static void tell_replied(struct swp_ep *ep, int status,
+			 const struct swp_mpa_frame *f)
+{
+	if (status)
+		swp_stat_inc(ep->dev, CONN_FAILED);
+	else
+		swp_stat_inc(ep->dev, CONN_ACTIVE);
+	ep->ulp->replied(ep, status, f);
+}
+
+/* @f: the peer's Reply, if there was one. */
+static void connect_failed(struct swp_ep *ep, int err,
+			   const struct swp_mpa_frame *f, enum swp_drop how)
+{
+	if (err == -ECONNREFUSED && f && ep->ulp->rejected)
+		ep->ulp->rejected(ep);
+	swp_ep_drop_llp(ep, how);
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_DEAD;
+	tell_replied(ep, err, f);
+	ep_finish(ep);
+}
+
+/* The end of a connection --------------------------------------------------- */
+
+void swp_ep_told_up(struct swp_ep *ep)
+{
+	bool closed;
+
+	lockdep_assert_held(&ep->mutex);
+	spin_lock_bh(&ep->ev_lock);
+	ep->told_up = true;
+	closed = ep->closed;
+	if (ep->fin)
+		ep->ulp->disconnect(ep);
+	if (closed)
+		ep->ulp->closed(ep, ep->error);
+	spin_unlock_bh(&ep->ev_lock);
+	if (closed)
+		ep_finish(ep);
+}
+
+static void peer_fin(void *conn)
+{
+	struct swp_ep *ep = conn;
+
+	spin_lock_bh(&ep->ev_lock);
+	if (ep->told_up)
+		ep->ulp->disconnect(ep);
+	else
+		ep->fin = true;
+	spin_unlock_bh(&ep->ev_lock);
+}
+
+static void closed(void *conn, int error)
+{
+	struct swp_ep *ep = conn;
+	bool told_up;
+
+	ibdev_dbg(&ep->dev->base, "connection ended: %d\n", error);
+	spin_lock_bh(&ep->ev_lock);
+	told_up = ep->told_up;
+	ep->error = error;
+	if (told_up)
+		ep->ulp->closed(ep, error);
+	else
+		ep->closed = true;
+	spin_unlock_bh(&ep->ev_lock);
+	if (told_up)
+		ep_finish(ep);
+	swp_ep_put(ep);
+}
+
+static const struct swp_conn_ops conn_ops = {
+	.peer_fin = peer_fin,
+	.closed = closed,
+};
+
+/* The socket's callbacks ---------------------------------------------------- */
+
+/*
+ * Nobody has the work look for nothing: while it waits for its turn, what comes
+ * last of all would be seen before what others have waited for longer.
+ */
+static void llp_data(struct swp_llp *llp)
+{
+	if (swp_llp_has_news(llp))
+		swp_ep_kick(llp->owner);
+}
+
+static void llp_state(struct swp_llp *llp)
+{
+	struct swp_ep *ep = llp->owner;
+
+	/* the passive side is connected from the start */
+	if (READ_ONCE(ep->lis) ? swp_llp_has_news(llp) :
+				 !swp_llp_is_connecting(llp))
+		swp_ep_kick(ep);
+}
+
+static void llp_write_space(struct swp_llp *llp)
+{
+	/* frames are smaller than any send buffer */
+}
+
+static const struct swp_llp_ops llp_ops = {
+	.data_ready = llp_data,
+	.write_space = llp_write_space,
+	.state_change = llp_state,
+};
+
+void swp_ep_own(struct swp_ep *ep, struct swp_llp *llp)
+{
+	lockdep_assert_held(&ep->mutex);
+	ep->llp = llp;
+	swp_llp_set_owner(llp, &llp_ops, ep);
+}
+
+/* Frames -------------------------------------------------------------------- */
+
+void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord)
+{
+	const struct swp_policy *policy = &hs->policy;
+	struct swp_mpa_local *l = &hs->local;
+
+	l->max_ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
+	l->ird = min_t(u32, ird, l->max_ird);
+	l->ord = min_t(u32, ord, SWP_MAX_ORD);
+	l->rtr = policy->rtr;
+	l->p2p = policy->p2p;
+	l->crc = policy->crc != SWP_CRC_OFF;
+	l->markers = policy->markers;
+}
+
+int swp_handshake_pd(struct swp_handshake *hs, const void *pd, u16 len)
+{
+	if (!len)
+		return 0;
+	hs->pd = kmemdup(pd, len, GFP_KERNEL_ACCOUNT);
+	if (!hs->pd)
+		return -ENOMEM;
+	hs->pd_len = len;
+	return 0;
+}
+
+int swp_handshake_room(struct swp_ep *ep, size_t len)
+{
+	struct swp_handshake *hs = ep->hs;
+	struct mem_cgroup *old = NULL;
+	u8 *in;
+
+	if (len <= hs->room)
+		return 0;
+	if (ep->memcg)
+		old = set_active_memcg(ep->memcg);
+	in = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	if (ep->memcg)
+		set_active_memcg(old);
+	if (!in)
+		return -ENOMEM;
+	memcpy(in, hs->in, hs->got);
+	if (hs->in != hs->head)
+		kfree(hs->in);
+	hs->in = in;
+	hs->room = len;
+	return 0;
+}
+
+/* Required is a peer that asks by itself, not one that follows our wish. */
+static bool crc_missing(const struct swp_handshake *hs,
+			const struct swp_mpa_frame *f)
+{
+	return hs->policy.crc == SWP_CRC_REQUIRE && !f->crc;
+}
+
+static void stream_init(struct swp_stream_params *p,
+			const struct swp_handshake *hs, u8 rev,
+			const struct swp_mpa_result *res, bool initiator)
+{
+	*p = (struct swp_stream_params) {
+		.mpa_rev = rev,
+		.crc = res->crc,
+		.tx_markers = res->tx_markers,
+		.rx_markers = res->rx_markers,
+		/* RFC 7306 came later than the Consortium's version */
+		.accept = rev == SWP_MPA_REV_RDMAC ? SWP_ACCEPT_RDMAC :
+			  hs->policy.extensions ? SWP_ACCEPT_EXT : 0,
+		.initiator = initiator,
+		.rtr = res->rtr,
+		.ird = res->ird,
+		.ord = res->ord,
+	};
+}
+
+/*
+ * Reads what there is of a frame and nothing of what follows it.  0 when the
+ * frame is complete, -EAGAIN, -ECONNRESET at the end of the stream, the
+ * socket's error, or an error of swp_mpa_decode().
+ */
+static int gather(struct swp_ep *ep, enum swp_mpa_kind kind,
+		  struct swp_mpa_frame *f)
+{
+	struct swp_handshake *hs = ep->hs;
+	u8 min_rev = hs->policy.rdmac ? SWP_MPA_REV_RDMAC : SWP_MPA_REV_MIN;
+	size_t need;
+	int ret;
+
+	for (;;) {
+		ret = swp_mpa_decode(kind, min_rev, hs->max_rev, hs->in,
+				     hs->got, f, &need);
+		if (ret != -EAGAIN)
+			return ret;
+		ret = swp_handshake_room(ep, need);
+		if (ret)
+			return ret;
+		ret = swp_llp_recv(ep->llp, hs->in + hs->got, need - hs->got);
+		if (ret < 0)
+			return ret;
+		if (!ret)
+			return -ECONNRESET;
+		hs->got += ret;
+	}
+}
+
+static bool malformed(int err)
+{
+	return err == -EBADMSG || err == -EPROTONOSUPPORT ||
+	       err == -EMSGSIZE || err == -EPROTO;
+}
+
+/*
+ * RFC 5044 section 7.1.2, rule 9: a frame with more private data than the ULP
+ * takes counts as improperly formed.
+ */
+static bool pd_too_long(struct swp_ep *ep, const char *what,
+			const struct swp_mpa_frame *f)
+{
+	if (f->pd_len <= ep->ulp->pd_max)
+		return false;
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "%s with %u octets of private data, iw_cm takes %u\n",
+			       what, f->pd_len, ep->ulp->pd_max);
+	swp_stat_inc(ep->dev, MPA_PD_LONG);
+	return true;
+}
+
+/*
+ * What is not sent yet of a frame.  -EAGAIN: there is no memory for it, and the
+ * caller has to come again, with the same frame.
+ */
+static int send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
+		      const struct swp_mpa_frame *f)
+{
+	u8 out[SWP_MPA_FRAME_MAX];
+	int len = swp_mpa_encode(kind, f, out);
+
+	if (len < 0)
+		return len;
+	return swp_llp_send(ep->llp, out, len, &ep->hs->sent);
+}
+
+/*
+ * The Reply, in the time of the ULP that gives the answer.  A peer whose enhanced
+ * Request is answered with the end of the stream would take us for one that knows
+ * revision 1 only, so memory is waited for.
+ */
+static int send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
+{
+	unsigned long until = jiffies +
+			      msecs_to_jiffies(swp_params.handshake_ms);
+	int ret;
+
+	for (;;) {
+		ret = send_frame(ep, SWP_MPA_REPLY, f);
+		if (ret != -EAGAIN || READ_ONCE(ep->kill) ||
+		    time_after(jiffies, until))
+			return ret;
+		msleep(SWP_MEMORY_RETRY_MS);
+	}
+}
+
+/* RFC 6581 section 8: tells why the stream cannot be used. */
+static void send_terminate(struct swp_ep *ep, u8 code,
+			   const struct swp_mpa_result *res)
+{
+	const struct swp_term term = {
+		.layer = SWP_LAYER_LLP,
+		.etype = SWP_LLP_ET_MPA,
+		.code = code,
+	};
+	/* a marker would stand in front, and it is all zeros there */
+	u8 buf[SWP_MARKER_LEN + SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
+	       3 + SWP_MPA_CRC_LEN] = {};
+	u8 *fpdu = buf + (res->tx_markers ? SWP_MARKER_LEN : 0);
+	size_t sent = 0;
+	u32 ulpdu, len;
+	__le32 sum = 0;
+
+	swp_untagged_encode(fpdu + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
+			    SWP_QN_TERMINATE, 1, 0);
+	ulpdu = SWP_UNTAGGED_LEN +
+		swp_term_encode(fpdu + SWP_MPA_LEN + SWP_UNTAGGED_LEN, &term,
+				NULL, 0, 0, NULL);
+	fpdu[0] = ulpdu >> 8;
+	fpdu[1] = ulpdu;
+	len = fpdu - buf + swp_fpdu_len(ulpdu);
+	if (res->crc)
+		sum = cpu_to_le32(~swp_crc32c(~0U, buf,
+					      len - SWP_MPA_CRC_LEN));
+	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
+	if (!swp_llp_send(ep->llp, buf, len, &sent))
+		swp_stat_terminate(ep->dev, true, term.layer, term.etype,
+				   term.code);
+}
+
+/* Active side --------------------------------------------------------------- */
+
+static void connecting(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	int ret;
+
+	ret = swp_llp_connect_result(ep->llp);
+	if (ret == -EINPROGRESS)
+		return;
+	if (ret) {
+		connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+
+	swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
+	/* what answers it has no higher one */
+	hs->max_rev = hs->mine.rev;
+	hs->mine.pd = hs->pd;
+	hs->mine.pd_len = hs->pd_len;
+	hs->got = 0;
+	ret = send_frame(ep, SWP_MPA_REQUEST, &hs->mine);
+	if (ret == -EAGAIN) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
+	if (ret) {
+		connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+	ep->state = SWP_EP_WAIT_REPLY;
+	/* from here on it is the peer's ULP that takes its time */
+	swp_ep_start_timer(ep);
+	/* a peer that answered early makes no further noise */
+	if (swp_llp_peek(ep->llp) != -EAGAIN)
+		swp_ep_kick(ep);
+}
+
+/*
+ * RFC 6581 section 10: a peer that knows revision 1 only closes when it sees an
+ * enhanced Request.  True when another attempt has begun.
+ */
+static bool fall_back(struct swp_ep *ep, int err)
+{
+	struct swp_handshake *hs = ep->hs;
+
+	if (hs->got || hs->retried || !hs->mine.enhanced ||
+	    !hs->policy.fallback || !ep->ulp->reopen)
+		return false;
+	if (err != -ECONNRESET && err != -EPIPE)
+		return false;
+	ibdev_dbg(&ep->dev->base, "peer closed on MPA revision 2, trying 1\n");
+	hs->retried = true;
+	hs->max_rev = 1;
+	swp_ep_drop_llp(ep, SWP_DROP_FIN);
+	return !ep->ulp->reopen(ep);
+}
+
+/*
+ * The Reply was good and this end cannot go on.  RFC 6581 section 9.3: an
+ * enhanced peer hears it in a Terminate, the only FPDU of this stream.
+ */
+static void give_up(struct swp_ep *ep, int err, u8 code,
+		    const struct swp_mpa_result *res)
+{
+	enum swp_drop how = SWP_DROP_RST;
+
+	if (ep->hs->mine.enhanced) {
+		send_terminate(ep, code, res);
+		how = SWP_DROP_FIN;
+	}
+	connect_failed(ep, err, NULL, how);
+}
+
+static void start_active(struct swp_ep *ep, const struct swp_mpa_frame *reply,
+			 const struct swp_mpa_result *res)
+{
+	struct swp_stream_params p;
+	int ret;
+
+	if (pd_too_long(ep, "Reply", reply)) {
+		give_up(ep, -EMSGSIZE, SWP_MPA_E_LOCAL, res);
+		return;
+	}
+
+	stream_init(&p, ep->hs, reply->rev, res, true);
+	kref_get(&ep->ref);
+	ret = swp_qp_start(ep->qp, ep->llp, &p, &conn_ops, ep);
+	if (ret) {
+		swp_ep_put(ep);
+		give_up(ep, ret, SWP_MPA_E_LOCAL, res);
+		return;
+	}
+	ep->state = SWP_EP_RUNNING;
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+	swp_ep_end_handshake(ep);
+	tell_replied(ep, 0, reply);
+	swp_ep_free_handshake(ep);
+	swp_ep_told_up(ep);
+}
+
+static void reply_came(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	enum swp_mpa_verdict verdict;
+	struct swp_mpa_result res;
+	struct swp_mpa_frame f;
+	u8 code;
+	int ret;
+
+	ret = gather(ep, SWP_MPA_REPLY, &f);
+	if (ret == -EAGAIN)
+		return;
+	if (ret == -ENOMEM) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
+	if (ret) {
+		if (fall_back(ep, ret))
+			return;
+		if (malformed(ret)) {
+			ibdev_warn_ratelimited(&ep->dev->base,
+					       "invalid MPA Reply from %pISpc (%d)\n",
+					       &hs->remote, ret);
+			swp_stat_inc(ep->dev, MPA_BAD);
+			ret = -EPROTO;
+		}
+		connect_failed(ep, ret, NULL, SWP_DROP_RST);
+		return;
+	}
+
+	verdict = swp_mpa_conclude(&hs->local, &hs->mine, &f, &res);
+	if (verdict == SWP_MPA_AGREED && crc_missing(hs, &f))
+		verdict = SWP_MPA_INVALID;
+	switch (verdict) {
+	case SWP_MPA_AGREED:
+		start_active(ep, &f, &res);
+		return;
+	case SWP_MPA_REJECTED:
+		if (pd_too_long(ep, "rejection", &f)) {
+			connect_failed(ep, -EMSGSIZE, NULL, SWP_DROP_RST);
+			return;
+		}
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+		connect_failed(ep, -ECONNREFUSED, &f, SWP_DROP_FIN);
+		return;
+	case SWP_MPA_NO_IRD:
+		code = SWP_MPA_E_IRD;
+		break;
+	case SWP_MPA_NO_RTR:
+		code = SWP_MPA_E_RTR;
+		break;
+	case SWP_MPA_INVALID:
+	default:
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "MPA Reply from %pISpc does not fit (%s)\n",
+				       &hs->remote,
+				       crc_missing(hs, &f) ? "no CRC" :
+							     "not enhanced");
+		swp_stat_inc(ep->dev, MPA_BAD);
+		connect_failed(ep, -EPROTO, NULL, SWP_DROP_RST);
+		return;
+	}
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "MPA negotiation with %pISpc failed: %s\n",
+			       &hs->remote,
+			       code == SWP_MPA_E_IRD ? "peer's ORD" :
+						       "no common RTR");
+	give_up(ep, -EPROTO, code, &res);
+}
+
+/* Passive side -------------------------------------------------------------- */
+
+void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
+{
+	struct swp_handshake *hs = ep->hs;
+	struct swp_mpa_frame rep;
+
+	lockdep_assert_held(&ep->mutex);
+	swp_mpa_refuse(&hs->local, &hs->peer, &rep);
+	rep.pd = pd;
+	rep.pd_len = len;
+	/* while memory is waited for, nobody has to look at what comes */
+	swp_llp_set_owner(ep->llp, NULL, NULL);
+	/* a peer that is gone already needs no refusal */
+	if (!send_reply(ep, &rep))
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+}
+
+/* The same from the work item, which must not wait; false: not yet. */
+static bool try_refusal(struct swp_ep *ep)
+{
+	struct swp_mpa_frame rep;
+	int ret;
+
+	swp_mpa_refuse(&ep->hs->local, &ep->hs->peer, &rep);
+	ret = send_frame(ep, SWP_MPA_REPLY, &rep);
+	if (!ret)
+		swp_stat_inc(ep->dev, MPA_REJECTED);
+	return ret != -EAGAIN;
+}
+
+int swp_ep_spoke_early(struct swp_ep *ep)
+{
+	const struct swp_handshake *hs = ep->hs;
+	int ret = swp_llp_peek(ep->llp);
+
+	lockdep_assert_held(&ep->mutex);
+	if (hs->got <= swp_mpa_frame_len(&hs->peer)) {
+		if (ret == -EAGAIN)
+			return 0;
+		if (ret <= 0)
+			return ret ?: -ECONNRESET;
+	}
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "peer sends before the MPA Reply\n");
+	swp_stat_inc(ep->dev, MPA_BAD);
+	return -EPROTO;
+}
+
+static void request_came(struct swp_ep *ep)
+{
+	struct swp_handshake *hs = ep->hs;
+	int ret;
+
+	ret = gather(ep, SWP_MPA_REQUEST, &hs->peer);
+	if (ret == -EAGAIN)
+		return;
+	if (ret == -ENOMEM) {
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+		return;
+	}
+	if (ret) {
+		if (malformed(ret)) {
+			ibdev_warn_ratelimited(&ep->dev->base,
+					       "invalid MPA Request (%d)\n",
+					       ret);
+			swp_stat_inc(ep->dev, MPA_BAD);
+			ret = -EPROTO;
+		} else {
+			swp_stat_inc(ep->dev, CONN_FAILED);
+		}
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
+		return;
+	}
+
+	/*
+	 * RFC 5044 section 7.1.2: nothing follows the Request before the Reply.
+	 * What came in one segment with it is found here, later octets by
+	 * reported().
+	 */
+	ret = swp_ep_spoke_early(ep);
+	if (ret) {
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
+		return;
+	}
+
+	swp_handshake_local(hs, swp_params.max_ird, SWP_MAX_ORD);
+	if (crc_missing(hs, &hs->peer)) {
+		if (!try_refusal(ep)) {
+			swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+			return;
+		}
+		ibdev_warn_ratelimited(&ep->dev->base,
+				       "Request refused: peer without CRC\n");
+		swp_ep_discard(ep, -EPROTO, SWP_DROP_FIN);
+		return;
+	}
+	if (pd_too_long(ep, "Request", &hs->peer)) {
+		swp_ep_discard(ep, -EMSGSIZE, SWP_DROP_RST);
+		return;
+	}
+	ep->ulp->offer(ep);
+}
+
+static void offer(struct swp_ep *ep)
+{
+	ep->ulp->offer(ep);
+}
+
+/*
+ * The peer may neither send (RFC 5044 section 7.1.2) nor leave while the ULP
+ * makes up its mind.
+ */
+static void reported(struct swp_ep *ep)
+{
+	int error = swp_ep_spoke_early(ep);
+
+	if (error)
+		swp_ep_discard(ep, error, SWP_DROP_RST);
+}
+
+int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
+		  u16 pd_len)
+{
+	struct swp_handshake *hs = ep->hs;
+	struct swp_stream_params p;
+	struct swp_mpa_result res;
+	struct swp_mpa_frame rep;
+	int ret;
+
+	lockdep_assert_held(&ep->mutex);
+	swp_handshake_local(hs, ird, ord);
+	swp_mpa_respond(&hs->local, &hs->peer, &rep, &res);
+	rep.pd = pd;
+	rep.pd_len = pd_len;
+
+	/*
+	 * The QP first, so that it is there for whatever follows the Reply.
+	 * As responder it sends nothing before the first FPDU came, which an
+	 * initiator sends after it has the Reply.
+	 */
+	stream_init(&p, hs, rep.rev, &res, false);
+	kref_get(&ep->ref);
+	ret = swp_qp_start(ep->qp, ep->llp, &p, &conn_ops, ep);
+	if (ret) {
+		swp_ep_put(ep);
+		return ret;
+	}
+	swp_ep_end_handshake(ep);
+	ep->state = SWP_EP_RUNNING;
+
+	/* from here on a failure is the end of an established connection */
+	if (send_reply(ep, &rep))
+		swp_llp_abort(ep->llp);
+	swp_llp_put(ep->llp);
+	ep->llp = NULL;
+	swp_stat_inc(ep->dev, CONN_PASSIVE);
+	return 0;
+}
+
+/* The states ---------------------------------------------------------------- */
+
+static bool connect_late(struct swp_ep *ep)
+{
+	ibdev_dbg(&ep->dev->base, "connect to %pISpc timed out\n",
+		  &ep->hs->remote);
+	return true;
+}
+
+static bool reply_late(struct swp_ep *ep)
+{
+	swp_stat_inc(ep->dev, MPA_TIMEOUT);
+	return connect_late(ep);
+}
+
+static bool request_late(struct swp_ep *ep)
+{
+	swp_stat_inc(ep->dev, MPA_TIMEOUT);
+	ibdev_warn_ratelimited(&ep->dev->base,
+			       "no MPA Request within %u ms\n",
+			       swp_params.handshake_ms);
+	return true;
+}
+
+static bool offer_late(struct swp_ep *ep)
+{
+	swp_stat_inc(ep->dev, PENDING_DROP);
+	return true;
+}
+
+/* Started when the listener went: those who know may still answer, for a while. */
+static bool answer_late(struct swp_ep *ep)
+{
+	return ep->ulp->gone && ep->ulp->gone(ep);
+}
+
+static void end_connect(struct swp_ep *ep, int error)
+{
+	connect_failed(ep, error, NULL, SWP_DROP_RST);
+}
+
+static void end_passive(struct swp_ep *ep, int error)
+{
+	swp_ep_discard(ep, error, SWP_DROP_RST);
+}
+
+static void end_running(struct swp_ep *ep, int error)
+{
+	struct swp_qp *qp = swp_qp_lookup(ep->dev, ep->qpn);
+
+	if (!qp)
+		return;
+	swp_qp_abort(qp);
+	swp_qp_put(qp);
+}
+
+struct rule {
+	/* something has come, or may have */
+	void (*run)(struct swp_ep *ep);
+	/*
+	 * The time that the peer has, milliseconds; NULL: what is left of the
+	 * state before, or none.
+	 */
+	const uint *limit;
+	/* the time is over: true if that is the end */
+	bool (*late)(struct swp_ep *ep);
+	/* how it ends too soon: time is over, or device, QP or listener goes */
+	void (*end)(struct swp_ep *ep, int error);
+};
+
+static const struct rule rules[SWP_EP_STATES] = {
+	[SWP_EP_CONNECTING] = {
+		.run = connecting,
+		.limit = &swp_params.handshake_ms,
+		.late = connect_late,
+		.end = end_connect,
+	},
+	[SWP_EP_WAIT_REPLY] = {
+		.run = reply_came,
+		.limit = &swp_params.reply_ms,
+		.late = reply_late,
+		.end = end_connect,
+	},
+	[SWP_EP_WAIT_REQUEST] = {
+		.run = request_came,
+		.limit = &swp_params.handshake_ms,
+		.late = request_late,
+		.end = end_passive,
+	},
+	[SWP_EP_OFFERING] = {
+		.run = offer,
+		.late = offer_late,
+		.end = end_passive,
+	},
+	[SWP_EP_REPORTED] = {
+		.run = reported,
+		.late = answer_late,
+		.end = end_passive,
+	},
+	[SWP_EP_RUNNING] = {
+		/* the QP has a time limit of its own, and tells of the end */
+		.end = end_running,
+	},
+	/* [SWP_EP_DEAD]: a late kick, or one that lost a race with progress */
+};
+
+void swp_ep_start_timer(struct swp_ep *ep)
+{
+	const struct rule *rule = &rules[ep->state];
+
+	lockdep_assert_held(&ep->mutex);
+	kref_get(&ep->ref);
+	if (mod_delayed_work(swp_cm_wq, &ep->timer,
+			     msecs_to_jiffies(*rule->limit)))
+		swp_ep_put(ep);
+}
+
+static void ep_work(struct work_struct *work)
+{
+	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
+					 work);
+	const struct rule *rule;
+
+	mutex_lock(&ep->mutex);
+	rule = &rules[ep->state];
+	if (READ_ONCE(ep->kill)) {
+		if (rule->end)
+			rule->end(ep, ep->kill);
+	} else if (rule->run) {
+		rule->run(ep);
+	}
+	swp_ep_release(ep);
+}
+
+static void ep_timeout(struct work_struct *work)
+{
+	struct swp_ep *ep = container_of(to_delayed_work(work), struct swp_ep,
+					 timer);
+	const struct rule *rule;
+
+	mutex_lock(&ep->mutex);
+	rule = &rules[ep->state];
+	if (rule->late && rule->late(ep))
+		rule->end(ep, -ETIMEDOUT);
+	swp_ep_release(ep);
+}
+
+/* Module -------------------------------------------------------------------- */
+
+int swp_ep_init(void)
+{
+	swp_cm_wq = alloc_workqueue("swp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!swp_cm_wq)
+		return -ENOMEM;
+	ordered_wq = alloc_ordered_workqueue("swp_cm_ordered", WQ_MEM_RECLAIM);
+	if (!ordered_wq) {
+		destroy_workqueue(swp_cm_wq);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void swp_ep_exit(void)
+{
+	destroy_workqueue(ordered_wq);
+	destroy_workqueue(swp_cm_wq);
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MPA start-up on a socket that a consumer in the kernel hands over, see
+ * include/startup.h.
+ */
+#include <linux/module.h>
+#include <net/inet_connection_sock.h>
+
+#include "ep.h"
+#include "qp.h"
+#include "include/startup.h"
+
+/* What the consumer is told --------------------------------------------------- */
+
+static void peer_of(const struct swp_mpa_frame *f,
+		    struct swp_startup_peer *peer)
+{
+	*peer = (struct swp_startup_peer) {
+		.private_data = f->pd,
+		.private_data_len = f->pd_len,
+		.enhanced = f->enhanced,
+		.ird = f->ird,
+		.ord = f->ord,
+	};
+}
+
+/* ulp->replied, and the same for a Request; @f: the peer's frame, or NULL */
+static void done(struct swp_ep *ep, int status, const struct swp_mpa_frame *f)
+{
+	struct swp_startup_peer peer;
+
+	if (f)
+		peer_of(f, &peer);
+	ep->ops->done(ep->ctx, status, f ? &peer : NULL);
+}
+
+static void dropped(struct swp_ep *ep, int error)
+{
+	done(ep, error, NULL);
+}
+
+/* The consumer may answer at once, which takes the mutex. */
+static void offer(struct swp_ep *ep)
+{
+	struct swp_startup_peer peer;
+
+	ep->state = SWP_EP_REPORTED;
+	/* from here on the ULP takes what time it needs */
+	swp_ep_stop_timer(ep);
+	peer_of(&ep->hs->peer, &peer);
+	mutex_unlock(&ep->mutex);
+	ep->ops->request(ep->ctx, &peer);
+	/* look at what came behind the Request */
+	swp_ep_kick(ep);
+	mutex_lock(&ep->mutex);
+}
+
+static void rejected(struct swp_ep *ep)
+{
+	struct swp_llp *llp = ep->llp;
+
+	lockdep_assert_held(&ep->mutex);
+	if (!llp || !ep->ops->rejected)
+		return;
+	ep->llp = NULL;
+	swp_llp_set_owner(llp, NULL, NULL);
+	ep->ops->rejected(ep->ctx, swp_llp_give_back(llp));
+}
+
+static void disconnect(struct swp_ep *ep)
+{
+	ep->ops->disconnect(ep->ctx);
+}
+
+static void closed(struct swp_ep *ep, int error)
+{
+	ep->ops->closed(ep->ctx, error);
+}
+
+static const struct swp_ulp startup_ulp = {
+	/* whoever hands over a socket may take its time when it is called */
+	.ordered = false,
+	.pd_max = SWP_MPA_PD_MAX,
+	.replied = done,
+	.offer = offer,
+	.dropped = dropped,
+	.rejected = rejected,
+	.disconnect = disconnect,
+	.closed = closed,
+};
+
+/* Calls of the consumer ------------------------------------------------------- */
+
+static struct swp_ep *to_ep(struct swp_startup *s)
+{
+	return (struct swp_ep *)s;
+}
+
+static int check(const struct swp_startup_param *p)
+{
+	struct sock *sk = p->sock->sk;
+	int ret = 0;
+
+	if (p->qp->device->ops.driver_id != SWP_DRIVER_ID || !p->ops ||
+	    !sk_is_tcp(sk))
+		return -EINVAL;
+	if (p->role == SWP_STARTUP_RESPONDER ?
+	    p->private_data_len || p->octets_len > SWP_MPA_FRAME_MAX :
+	    p->octets_len || p->private_data_len > SWP_MPA_PD_MAX)
+		return -EINVAL;
+	lock_sock(sk);
+	if (sk->sk_state != TCP_ESTABLISHED)
+		ret = -ENOTCONN;
+	else if (sk->sk_user_data || inet_csk_has_ulp(sk))
+		ret = -EINVAL;	/* somebody else listens in */
+	release_sock(sk);
+	return ret;
+}
+
+/* What the consumer asks for, into the endpoint.  Under ep->mutex. */
+static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
+{
+	struct swp_handshake *hs = ep->hs;
+	struct swp_qp *qp = to_swp_qp(p->qp);
+	struct sockaddr_storage local;
+	int ret;
+
+	if (p->p2p != SWP_STARTUP_P2P_POLICY)
+		hs->policy.p2p = p->p2p == SWP_STARTUP_P2P_ON;
+	hs->ird = p->ird;
+	hs->ord = p->ord;
+	swp_handshake_local(hs, p->ird, p->ord);
+	/* nothing but the log needs them */
+	swp_llp_names(ep->llp, &local, &hs->remote, NULL);
+	if (p->role == SWP_STARTUP_INITIATOR) {
+		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
+		if (p->private_data_len > swp_mpa_pd_room(&hs->mine))
+			return -EINVAL;
+		ret = swp_handshake_pd(hs, p->private_data,
+				       p->private_data_len);
+	} else {
+		ret = swp_handshake_room(ep, p->octets_len);
+		if (!ret && p->octets_len)
+			memcpy(hs->in, p->octets, p->octets_len);
+		hs->got = p->octets_len;
+	}
+	if (ret)
+		return ret;
+	ret = swp_qp_claim(qp, ep);
+	if (ret)
+		return ret;
+	swp_qp_get(qp);
+	ep->qp = qp;
+	ep->qpn = qp->qpn;
+	return 0;
+}
+
+struct swp_startup *swp_startup(const struct swp_startup_param *p)
+{
+	struct swp_device *dev = to_swp_dev(p->qp->device);
+	struct swp_llp *llp;
+	struct swp_ep *ep;
+	int ret;
+
+	ret = check(p);
+	if (ret)
+		return ERR_PTR(ret);
+	llp = swp_llp_create(p->sock);
+	if (IS_ERR(llp))
+		return ERR_CAST(llp);
+	ep = swp_ep_new(dev, &startup_ulp,
+			p->role == SWP_STARTUP_INITIATOR ?
+				SWP_EP_CONNECTING : SWP_EP_WAIT_REQUEST);
+	if (IS_ERR(ep)) {
+		swp_llp_give_back(llp);
+		return ERR_CAST(ep);
+	}
+
+	/* the caller's reference becomes that of the handle */
+	ep->ops = p->ops;
+	ep->ctx = p->ctx;
+	ep->llp = llp;
+	ret = fill(ep, p);
+	if (ret)
+		goto err;
+	swp_ep_start_timer(ep);
+	swp_ep_own(ep, llp);
+	/* the first look, for which octets need not come, is taken at once */
+	swp_ep_kick(ep);
+	mutex_unlock(&ep->mutex);
+	return (struct swp_startup *)ep;
+
+err:
+	ep->llp = NULL;
+	swp_llp_give_back(llp);
+	swp_ep_abandon(ep);
+	swp_ep_release(ep);
+	return ERR_PTR(ret);
+}
+EXPORT_SYMBOL_GPL(swp_startup);
+
+/* The endpoint of a Request that waits for its answer, locked; or NULL. */
+static struct swp_ep *asked(struct swp_startup *s)
+{
+	struct swp_ep *ep = to_ep(s);
+
+	mutex_lock(&ep->mutex);
+	if (ep->state == SWP_EP_REPORTED)
+		return ep;
+	mutex_unlock(&ep->mutex);
+	return NULL;
+}
+
+int swp_startup_accept(struct swp_startup *s, const void *private_data, u16 len)
+{
+	struct swp_ep *ep = asked(s);
+	struct swp_handshake *hs;
+	int ret = 0;
+
+	if (!ep)
+		return -ENOTCONN;
+	hs = ep->hs;
+	if (len > swp_mpa_pd_room(&hs->peer)) {
+		ret = -EINVAL;
+		goto out;
+	}
+	ret = swp_ep_spoke_early(ep);
+	if (ret) {
+		swp_ep_discard(ep, ret, SWP_DROP_RST);
+		ret = 0;	/* done() has told */
+		goto out;
+	}
+	ret = swp_ep_accept(ep, hs->ird, hs->ord, private_data, len);
+	if (ret) {
+		swp_ep_send_refusal(ep, NULL, 0);
+		swp_stat_inc(ep->dev, CONN_FAILED);
+		swp_ep_discard(ep, ret, SWP_DROP_FIN);
+		ret = 0;
+		goto out;
+	}
+	done(ep, 0, &hs->peer);
+	swp_ep_free_handshake(ep);
+	swp_ep_told_up(ep);
+out:
+	mutex_unlock(&ep->mutex);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(swp_startup_accept);
+
+int swp_startup_reject(struct swp_startup *s, const void *private_data, u16 len)
+{
+	struct swp_ep *ep = asked(s);
+	int ret = 0;
+
+	if (!ep)
+		return -ENOTCONN;
+	if (len > swp_mpa_pd_room(&ep->hs->peer)) {
+		ret = -EINVAL;
+	} else {
+		swp_ep_send_refusal(ep, private_data, len);
+		rejected(ep);
+		swp_ep_discard(ep, -ECONNREFUSED, SWP_DROP_FIN);
+	}
+	mutex_unlock(&ep->mutex);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(swp_startup_reject);
+
+void swp_startup_put(struct swp_startup *s)
+{
+	struct swp_ep *ep = to_ep(s);
+
+	/* whatever calls the consumer is one of the work items or holds a lock */
+	flush_work(&ep->work.work);
+	flush_work(&ep->timer.work);
+	mutex_lock(&ep->mutex);
+	mutex_unlock(&ep->mutex);
+	spin_lock_bh(&ep->ev_lock);
+	spin_unlock_bh(&ep->ev_lock);
+	swp_ep_put(ep);
+}
+EXPORT_SYMBOL_GPL(swp_startup_put);
+
