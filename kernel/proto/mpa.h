@@ -89,15 +89,8 @@ enum swp_mpa_verdict {
 	SWP_MPA_AGREED,
 	SWP_MPA_REJECTED,	/* Reply with R=1 */
 	SWP_MPA_INVALID,	/* Reply does not answer the Request */
-	SWP_MPA_NO_IRD,		/* Terminate with SWP_MPA_E_IRD */
-	SWP_MPA_NO_RTR,		/* Terminate with SWP_MPA_E_RTR */
-};
-
-/* Terminate codes of layer 2, etype 0 that belong to start-up, RFC 6581 s. 8 */
-enum swp_mpa_term_code {
-	SWP_MPA_E_LOCAL	= 0x05,
-	SWP_MPA_E_IRD	= 0x06,
-	SWP_MPA_E_RTR	= 0x07,
+	SWP_MPA_NO_IRD,		/* Terminate: SWP_FAULT_MPA_IRD */
+	SWP_MPA_NO_RTR,		/* Terminate: SWP_FAULT_MPA_RTR */
 };
 
 /* Octets of a whole frame */

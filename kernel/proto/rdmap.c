@@ -18,14 +18,6 @@ static_assert(sizeof(struct swp_atomic_resp_wire) == SWP_ATOMIC_RESP_LEN,
 	      "RFC 7306 section 5.2.2");
 #endif
 
-static int refuse(struct swp_term *term, __u8 layer, __u8 etype, __u8 code)
-{
-	term->layer = layer;
-	term->etype = etype;
-	term->code = code;
-	return -EPROTO;
-}
-
 /* The queue a message belongs to, RFC 5040 Figure 4; -1: tagged or unknown */
 static int opcode_qn(__u8 opcode)
 {
@@ -111,24 +103,20 @@ static bool fill_seg(const __u8 *buf, __u32 len, struct swp_seg *seg)
 	return true;
 }
 
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, unsigned int accept,
-		   struct swp_seg *seg, struct swp_term *term)
+enum swp_fault swp_seg_decode(const __u8 *buf, __u32 ulpdu_len,
+			      unsigned int accept, struct swp_seg *seg)
 {
 	bool rdmac = accept & SWP_ACCEPT_RDMAC;
 	bool ext = accept & SWP_ACCEPT_EXT;
 	bool tagged_op;
 
 	if (!fill_seg(buf, ulpdu_len, seg))
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0);
+		return SWP_FAULT_DDP_LOCAL;
 	if (!ddp_version_ok(buf[0], rdmac))
-		return seg->tagged ?
-		       refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_VERSION) :
-		       refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_VERSION);
+		return seg->tagged ? SWP_FAULT_DDP_TAGGED_VERSION :
+				     SWP_FAULT_DDP_UNTAGGED_VERSION;
 	if (seg->qn > (ext ? SWP_QN_ATOMIC_RESP : SWP_QN_TERMINATE))
-		return refuse(term, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_QN);
+		return SWP_FAULT_DDP_QN;
 
 	/* RFC 5040 Figure 4: opcode, T bit and queue number must agree */
 	tagged_op = seg->opcode == SWP_RDMAP_WRITE ||
@@ -136,12 +124,10 @@ int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, unsigned int accept,
 	if (seg->opcode > (ext ? SWP_RDMAP_ATOMIC_RESP : SWP_RDMAP_TERMINATE) ||
 	    tagged_op != seg->tagged ||
 	    (!seg->tagged && opcode_qn(seg->opcode) != (int)seg->qn))
-		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return SWP_FAULT_RDMAP_OPCODE;
 	if (!rdmap_version_ok(buf[1], rdmac))
-		return refuse(term, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_VERSION);
-	return 0;
+		return SWP_FAULT_RDMAP_VERSION;
+	return SWP_FAULT_NONE;
 }
 
 void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to)

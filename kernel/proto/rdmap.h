@@ -7,6 +7,7 @@
 #define SWP_PROTO_RDMAP_H
 
 #include "base.h"
+#include "terminate.h"
 
 /* DDP control octet, RFC 5041 section 4.1 */
 enum swp_ddp_ctrl {
@@ -127,69 +128,11 @@ struct swp_atomic_resp_wire {
 /* control, segment length, untagged header, Read Request header */
 #define SWP_TERM_MAX		(4 + 2 + SWP_UNTAGGED_LEN + SWP_READ_REQ_LEN)
 
-/* Terminate, RFC 5040 section 4.8, Figure 9 */
-enum swp_term_layer {
-	SWP_LAYER_RDMAP	= 0,
-	SWP_LAYER_DDP	= 1,
-	SWP_LAYER_LLP	= 2,
-};
-
-enum swp_term_etype {
-	SWP_RDMAP_ET_LOCAL	= 0,
-	SWP_RDMAP_ET_PROT	= 1,
-	SWP_RDMAP_ET_OP		= 2,
-	SWP_DDP_ET_LOCAL	= 0,
-	SWP_DDP_ET_TAGGED	= 1,
-	SWP_DDP_ET_UNTAGGED	= 2,
-	SWP_LLP_ET_MPA		= 0,
-};
-
-enum swp_term_code {
-	/* RDMAP remote protection */
-	SWP_RP_INVALID_STAG	= 0x00,
-	SWP_RP_BOUNDS		= 0x01,
-	SWP_RP_ACCESS		= 0x02,
-	SWP_RP_NOT_ASSOC	= 0x03,
-	SWP_RP_TO_WRAP		= 0x04,
-	SWP_RP_CANT_INVALIDATE	= 0x09,
-	/* RDMAP remote operation */
-	SWP_RO_VERSION		= 0x05,
-	SWP_RO_OPCODE		= 0x06,
-	SWP_RO_STREAM		= 0x07,
-	SWP_RO_ALIGNMENT	= 0x07,	/* of an atomic, RFC 7306 section 8.2 */
-	SWP_RO_CANT_INVALIDATE	= 0x09,
-	SWP_RO_UNSPECIFIED	= 0xff,
-	/* DDP tagged buffer */
-	SWP_DT_INVALID_STAG	= 0x00,
-	SWP_DT_BOUNDS		= 0x01,
-	SWP_DT_NOT_ASSOC	= 0x02,
-	SWP_DT_TO_WRAP		= 0x03,
-	SWP_DT_VERSION		= 0x04,
-	/* DDP untagged buffer */
-	SWP_DU_QN		= 0x01,
-	SWP_DU_NO_BUFFER	= 0x02,
-	SWP_DU_MSN_RANGE	= 0x03,
-	SWP_DU_MO		= 0x04,
-	SWP_DU_TOO_LONG		= 0x05,
-	SWP_DU_VERSION		= 0x06,
-	/* MPA */
-	SWP_MPA_CLOSED		= 0x01,
-	SWP_MPA_CRC		= 0x02,
-	SWP_MPA_MARKER		= 0x03,
-};
-
 /* HdrCt bits of the third octet */
 enum swp_term_hdrct {
 	SWP_TERM_M	= 0x80,
 	SWP_TERM_D	= 0x40,
 	SWP_TERM_R	= 0x20,
-};
-
-/* The reason of a Terminate; host values. */
-struct swp_term {
-	__u8 layer;
-	__u8 etype;
-	__u8 code;
 };
 
 /* A decoded segment header; host byte order. */
@@ -234,15 +177,14 @@ struct swp_atomic {
  * @accept: enum swp_accept, or-ed together
  * @seg: the header; hdr_len is 0 when the ULPDU is too short for one, else all
  *     of it is valid whatever is returned
- * @term: reason when -EPROTO is returned
  *
- * Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
+ * Returns SWP_FAULT_NONE, or what is wrong.  Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
  * then opcode and what depends on it, then RDMAP version.  Sequence numbers and
  * buffers are the caller's to check; they are DDP's business, so those of an
  * untagged segment come before a reason of layer RDMAP.
  */
-int swp_seg_decode(const __u8 *buf, __u32 ulpdu_len, unsigned int accept,
-		   struct swp_seg *seg, struct swp_term *term);
+enum swp_fault swp_seg_decode(const __u8 *buf, __u32 ulpdu_len,
+			      unsigned int accept, struct swp_seg *seg);
 
 /* Write a tagged header: 14 octets. */
 void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to);

@@ -533,14 +533,10 @@ static int send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
 }
 
 /* RFC 6581 section 8: tells why the stream cannot be used. */
-static void send_terminate(struct swp_ep *ep, u8 code,
+static void send_terminate(struct swp_ep *ep, enum swp_fault fault,
 			   const struct swp_mpa_result *res)
 {
-	const struct swp_term term = {
-		.layer = SWP_LAYER_LLP,
-		.etype = SWP_LLP_ET_MPA,
-		.code = code,
-	};
+	const struct swp_term term = swp_fault_term(fault);
 	/* a marker would stand in front, and it is all zeros there */
 	u8 buf[SWP_MARKER_LEN + SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
 	       3 + SWP_MPA_CRC_LEN] = {};
@@ -562,8 +558,7 @@ static void send_terminate(struct swp_ep *ep, u8 code,
 					      len - SWP_MPA_CRC_LEN));
 	memcpy(buf + len - SWP_MPA_CRC_LEN, &sum, sizeof(sum));
 	if (!swp_llp_send(ep->llp, buf, len, &sent))
-		swp_stat_terminate(ep->dev, true, term.layer, term.etype,
-				   term.code);
+		swp_stat_terminate(ep->dev, true, fault);
 }
 
 /* Active side --------------------------------------------------------------- */
@@ -628,13 +623,13 @@ static bool fall_back(struct swp_ep *ep, int err)
  * The Reply was good and this end cannot go on.  RFC 6581 section 9.3: an
  * enhanced peer hears it in a Terminate, the only FPDU of this stream.
  */
-static void give_up(struct swp_ep *ep, int err, u8 code,
+static void give_up(struct swp_ep *ep, int err, enum swp_fault fault,
 		    const struct swp_mpa_result *res)
 {
 	enum swp_drop how = SWP_DROP_RST;
 
 	if (ep->hs->mine.enhanced) {
-		send_terminate(ep, code, res);
+		send_terminate(ep, fault, res);
 		how = SWP_DROP_FIN;
 	}
 	connect_failed(ep, err, NULL, how);
@@ -647,7 +642,7 @@ static void start_active(struct swp_ep *ep, const struct swp_mpa_frame *reply,
 	int ret;
 
 	if (pd_too_long(ep, "Reply", reply)) {
-		give_up(ep, -EMSGSIZE, SWP_MPA_E_LOCAL, res);
+		give_up(ep, -EMSGSIZE, SWP_FAULT_MPA_LOCAL, res);
 		return;
 	}
 
@@ -656,7 +651,7 @@ static void start_active(struct swp_ep *ep, const struct swp_mpa_frame *reply,
 	ret = swp_qp_start(ep->qp, ep->llp, &p, &conn_ops, ep);
 	if (ret) {
 		swp_ep_put(ep);
-		give_up(ep, ret, SWP_MPA_E_LOCAL, res);
+		give_up(ep, ret, SWP_FAULT_MPA_LOCAL, res);
 		return;
 	}
 	ep->state = SWP_EP_RUNNING;
@@ -674,7 +669,7 @@ static void reply_came(struct swp_ep *ep)
 	enum swp_mpa_verdict verdict;
 	struct swp_mpa_result res;
 	struct swp_mpa_frame f;
-	u8 code;
+	enum swp_fault fault;
 	int ret;
 
 	ret = gather(ep, SWP_MPA_REPLY, &f);
@@ -714,10 +709,10 @@ static void reply_came(struct swp_ep *ep)
 		connect_failed(ep, -ECONNREFUSED, &f, SWP_DROP_FIN);
 		return;
 	case SWP_MPA_NO_IRD:
-		code = SWP_MPA_E_IRD;
+		fault = SWP_FAULT_MPA_IRD;
 		break;
 	case SWP_MPA_NO_RTR:
-		code = SWP_MPA_E_RTR;
+		fault = SWP_FAULT_MPA_RTR;
 		break;
 	case SWP_MPA_INVALID:
 	default:
@@ -733,9 +728,9 @@ static void reply_came(struct swp_ep *ep)
 	ibdev_warn_ratelimited(&ep->dev->base,
 			       "MPA negotiation with %pISpc failed: %s\n",
 			       &hs->remote,
-			       code == SWP_MPA_E_IRD ? "peer's ORD" :
+			       fault == SWP_FAULT_MPA_IRD ? "peer's ORD" :
 						       "no common RTR");
-	give_up(ep, -EPROTO, code, &res);
+	give_up(ep, -EPROTO, fault, &res);
 }
 
 /* Passive side -------------------------------------------------------------- */

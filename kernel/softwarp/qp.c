@@ -362,18 +362,19 @@ static void enter_error(struct swp_qp *qp)
 	last_wqe(qp);
 }
 
-void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
+void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
 		 u32 ddp_len, u16 seg_len, const u8 *rreq)
 {
-	if (qp->term_valid || qp->state >= SWP_QP_TERMINATE)
+	const struct swp_term t = swp_fault_term(fault);
+
+	if (qp->state >= SWP_QP_TERMINATE)
 		return;
-	qp->term_valid = true;
-	qp->term = *t;
-	qp->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code);
-	qp->term_len = swp_term_encode(qp->term_buf, t, ddp, ddp_len, seg_len,
+	qp->fault = fault;
+	qp->vendor_err = swp_vendor_err(&t);
+	qp->term_len = swp_term_encode(qp->term_buf, &t, ddp, ddp_len, seg_len,
 				       rreq);
 	qp->close_error = -EPROTO;
-	trace_swp_terminate(qp->qpn, false, t->layer, t->etype, t->code);
+	trace_swp_terminate(qp->qpn, false, t.layer, t.etype, t.code);
 	/*
 	 * A responder that is still fenced may not send an FPDU, Terminate
 	 * included (RFC 5044 section 7.1.2), and who sent FIN can't.
@@ -383,7 +384,7 @@ void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
 		swp_tx_cut(qp);
 	}
 	ibdev_dbg(&qp->dev->base, "qp %u: error %u/%u/0x%02x\n", qp->qpn,
-		  t->layer, t->etype, t->code);
+		  t.layer, t.etype, t.code);
 	qp->rx.swallow = true;
 	set_state(qp, SWP_QP_TERMINATE);
 	/* a peer that takes nothing more must not keep us waiting */
@@ -391,21 +392,16 @@ void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
 	swp_qp_kick(qp);
 }
 
-/* What the local consumer is told when its stream failed with this reason */
-static enum ib_event_type term_event(const struct swp_qp *qp)
+/* What the local consumer is told when its stream failed */
+static void tell_failed(struct swp_qp *qp)
 {
-	const struct swp_term *t = &qp->term;
+	static const enum ib_event_type events[] = {
+		[SWP_EVENT_FATAL] = IB_EVENT_QP_FATAL,
+		[SWP_EVENT_ACCESS] = IB_EVENT_QP_ACCESS_ERR,
+		[SWP_EVENT_REQUEST] = IB_EVENT_QP_REQ_ERR,
+	};
 
-	/* type 0 is a local catastrophe in both layers */
-	if (qp->term_from_peer || t->etype == SWP_DDP_ET_LOCAL)
-		return IB_EVENT_QP_FATAL;
-	if ((t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) ||
-	    (t->layer == SWP_LAYER_DDP && t->etype == SWP_DDP_ET_TAGGED))
-		return IB_EVENT_QP_ACCESS_ERR;
-	if (t->layer == SWP_LAYER_DDP ||
-	    (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_OP))
-		return IB_EVENT_QP_REQ_ERR;
-	return IB_EVENT_QP_FATAL;
+	swp_qp_event(qp, events[swp_fault_event(qp->fault)]);
 }
 
 /*
@@ -422,7 +418,7 @@ static void shut_stream(struct swp_qp *qp)
 void swp_qp_terminated(struct swp_qp *qp)
 {
 	enter_error(qp);
-	swp_qp_event(qp, term_event(qp));
+	tell_failed(qp);
 	shut_stream(qp);
 }
 
@@ -430,11 +426,7 @@ void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
 {
 	if (qp->state >= SWP_QP_TERMINATE)
 		return;
-	qp->term_valid = true;
-	qp->term_from_peer = true;
-	qp->term = *t;
-	qp->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
-			 SWP_VENDOR_ERR_REMOTE;
+	qp->vendor_err = swp_vendor_err(t) | SWP_VENDOR_ERR_REMOTE;
 	qp->close_error = -ECONNRESET;
 	trace_swp_terminate(qp->qpn, true, t->layer, t->etype, t->code);
 	swp_tx_release(qp);
@@ -454,7 +446,7 @@ void swp_qp_dead(struct swp_qp *qp, int error)
 
 		enter_error(qp);
 		if (was == SWP_QP_TERMINATE)
-			swp_qp_event(qp, term_event(qp));
+			tell_failed(qp);
 		else if (error && (was == SWP_QP_RTS || was == SWP_QP_CLOSING))
 			swp_qp_event(qp, IB_EVENT_QP_FATAL);
 	}
@@ -476,9 +468,7 @@ static void llp_state_change(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 	struct sock *sk = llp->sock->sk;
 	int err = sk->sk_err ? -sk->sk_err : 0;
-	static const struct swp_term lost = {
-		SWP_LAYER_LLP, SWP_LLP_ET_MPA, SWP_MPA_CLOSED
-	};
+	const u32 lost = swp_fault_vendor_err(SWP_FAULT_MPA_CLOSED);
 
 	if (!err && sk->sk_state == TCP_ESTABLISHED &&
 	    !(sk->sk_shutdown & RCV_SHUTDOWN))
@@ -487,8 +477,7 @@ static void llp_state_change(struct swp_llp *llp)
 	swp_rx_run(qp);
 	if (err || sk->sk_state == TCP_CLOSE) {
 		if (!qp->vendor_err && qp->state == SWP_QP_RTS)
-			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
-							lost.code);
+			qp->vendor_err = lost;
 		if (!err && (qp->state == SWP_QP_RTS ||
 			     qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
 			     swp_rx_unfinished(qp)))
@@ -504,8 +493,7 @@ static void llp_state_change(struct swp_llp *llp)
 		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
 		    swp_rx_unfinished(qp) || (qp->tx.fenced && sq_waiting(qp))) {
 			/* and nobody is left to send a Terminate to */
-			qp->vendor_err = SWP_VENDOR_ERR(lost.layer, lost.etype,
-							lost.code);
+			qp->vendor_err = lost;
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
 		}

@@ -275,9 +275,7 @@ struct swp_qp {
 	struct swp_rx rx;
 
 	/* the error that ended the stream; first one wins */
-	bool term_valid;
-	bool term_from_peer;
-	struct swp_term term;
+	enum swp_fault fault;	/* ours; NONE: there is none, or it is the peer's */
 	u8 term_buf[SWP_TERM_MAX];
 	u32 term_len;
 	u32 vendor_err;
@@ -332,13 +330,26 @@ static inline bool swp_qp_started(const struct swp_qp *qp)
 	return READ_ONCE(qp->life) >= SWP_LIFE_STARTED;
 }
 
+/* As completions carry it; see SWP_VENDOR_ERR */
+static inline u32 swp_vendor_err(const struct swp_term *t)
+{
+	return SWP_VENDOR_ERR(t->layer, t->etype, t->code);
+}
+
+static inline u32 swp_fault_vendor_err(enum swp_fault fault)
+{
+	const struct swp_term t = swp_fault_term(fault);
+
+	return swp_vendor_err(&t);
+}
+
 /*
  * swp_qp_fail - a stream has failed; first call wins.  Socket lock held.
- * @t: reason; sent to the peer as Terminate unless it came from there
+ * @fault: reason; sent to the peer as Terminate
  * @ddp, @ddp_len, @seg_len, @rreq: headers for the Terminate, see
  *     swp_term_encode(); NULL when the error is not tied to a segment
  */
-void swp_qp_fail(struct swp_qp *qp, const struct swp_term *t, const u8 *ddp,
+void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
 		 u32 ddp_len, u16 seg_len, const u8 *rreq);
 /* Our Terminate is on its way or can't be sent: flush, FIN.  Socket lock held. */
 void swp_qp_terminated(struct swp_qp *qp);

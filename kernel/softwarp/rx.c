@@ -27,19 +27,18 @@ struct rx_fpdu {
 	struct swp_seg seg;
 };
 
-static int reject(struct swp_qp *qp, const struct rx_fpdu *f, u8 layer, u8 etype,
-		  u8 code)
+static int reject(struct swp_qp *qp, const struct rx_fpdu *f,
+		  enum swp_fault fault)
 {
-	struct swp_term t = { layer, etype, code };
-	bool rreq = layer == SWP_LAYER_RDMAP && etype == SWP_RDMAP_ET_PROT &&
+	bool rreq = swp_fault_headers(fault) == SWP_HDR_RREQ &&
 		    f->seg.opcode == SWP_RDMAP_READ_REQ &&
 		    f->hdr_avail >= SWP_MAX_HDR;
 
 	swp_qp_stat_inc(qp, RX_PROTO_ERR);
 	if (!f->seg.hdr_len || f->hdr_avail < f->seg.hdr_len)
-		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+		swp_qp_fail(qp, fault, NULL, 0, 0, NULL);
 	else
-		swp_qp_fail(qp, &t, f->hdr, f->seg.hdr_len, f->ulpdu,
+		swp_qp_fail(qp, fault, f->hdr, f->seg.hdr_len, f->ulpdu,
 			    rreq ? f->hdr + SWP_UNTAGGED_LEN : NULL);
 	return -EPROTO;
 }
@@ -69,8 +68,8 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 	const struct swp_seg *s = &f->seg;
 	struct swp_rx *rx = &qp->rx;
 	bool buffer;
+	enum swp_fault fault;
 	u32 mo = 0;
-	u8 code;
 
 	switch (s->qn) {
 	case SWP_QN_SEND:
@@ -88,22 +87,20 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 		break;
 	}
 	if (s->msn != rx->msn[s->qn])
-		code = SWP_DU_MSN_RANGE;
+		fault = SWP_FAULT_DDP_MSN;
 	else if (!buffer)
-		code = SWP_DU_NO_BUFFER;
+		fault = SWP_FAULT_DDP_NO_BUFFER;
 	else if (s->mo != mo)
-		code = SWP_DU_MO;
+		fault = SWP_FAULT_DDP_MO;
 	else
 		return 0;
-	return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, code);
+	return reject(qp, f, fault);
 }
 
 /* Our own memory is not what the consumer said it is: RFC 5041 section 7.2 */
 static int local_catastrophe(struct swp_qp *qp)
 {
-	struct swp_term t = { SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0 };
-
-	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	swp_qp_fail(qp, SWP_FAULT_DDP_LOCAL, NULL, 0, 0, NULL);
 	return -EFAULT;
 }
 
@@ -209,8 +206,7 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 		return 0;	/* RFC 5041 section 5.2: not validated */
 	mr = swp_mr_get(qp->dev, s->stag);
 	if (!mr)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_INVALID_STAG);
+		return reject(qp, f, SWP_FAULT_DDP_INVALID_STAG);
 	ret = swp_mr_check(mr, qp, s->to, s->payload,
 			   IB_ACCESS_REMOTE_WRITE);
 	if (!ret && s->last)
@@ -219,23 +215,7 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 		place(mr, s->to, &f->payload, s->payload);
 	swp_mr_put(mr);
 
-	switch (ret) {
-	case 0:
-		return 0;
-	case -EPERM:
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_NOT_ASSOC);
-	case -EOVERFLOW:
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_TO_WRAP);
-	case -ERANGE:
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_BOUNDS);
-	default:
-		/* DDP has no code for a missing right */
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_INVALID_STAG);
-	}
+	return ret ? reject(qp, f, swp_fault_tagged(ret)) : 0;
 }
 
 /* Send family --------------------------------------------------------------*/
@@ -324,12 +304,12 @@ static void complete_recv(struct swp_qp *qp, u8 status, u32 len, u8 opcode,
 
 /* Fails the receive in progress with a status of its own, then the stream. */
 static int fail_recv(struct swp_qp *qp, const struct rx_fpdu *f, u8 status,
-		     u8 code)
+		     enum swp_fault fault)
 {
 	int ret;
 
-	ret = code ? reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, code) :
-		     local_catastrophe(qp);
+	ret = fault == SWP_FAULT_DDP_LOCAL ? local_catastrophe(qp) :
+					     reject(qp, f, fault);
 	complete_recv(qp, status, 0, SWP_RDMAP_SEND, 0);
 	return ret;
 }
@@ -343,26 +323,27 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	if (!rx->in_msg) {
 		ret = take_rqe(qp);
 		if (ret == -ENOBUFS)
-			return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-				      SWP_DU_NO_BUFFER);
+			return reject(qp, f, SWP_FAULT_DDP_NO_BUFFER);
 		if (ret)
 			return rx->in_msg ?
-			       fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR, 0) :
+			       fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR,
+					 SWP_FAULT_DDP_LOCAL) :
 			       local_catastrophe(qp);
 		rx->mo = 0;
 		rx->opcode = s->opcode;
 	} else if (s->opcode != rx->opcode) {
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	}
 	/* RFC 5041 section 7.1: before anything is placed */
 	if (s->payload > rx->space - rx->mo)
-		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR, SWP_DU_TOO_LONG);
+		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR,
+				 SWP_FAULT_DDP_TOO_LONG);
 
 	ret = place_sges(qp, rx->sge, rx->num_sge, &rx->sge_i, &rx->sge_off,
 			 &f->payload, s->payload);
 	if (ret)
-		return fail_recv(qp, f, IB_WC_LOC_PROT_ERR, 0);
+		return fail_recv(qp, f, IB_WC_LOC_PROT_ERR,
+				 SWP_FAULT_DDP_LOCAL);
 	rx->mo += s->payload;
 	if (!s->last)
 		return 0;
@@ -372,10 +353,9 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 		ret = swp_mr_remote_inv(qp, s->stag);
 		if (ret) {
 			/* the code is in both tables of RFC 5040 Figure 9 */
-			ret = reject(qp, f, SWP_LAYER_RDMAP,
-				     ret == -EPERM ? SWP_RDMAP_ET_PROT :
-						     SWP_RDMAP_ET_OP,
-				     SWP_RP_CANT_INVALIDATE);
+			ret = reject(qp, f, ret == -EPERM ?
+				     SWP_FAULT_RDMAP_CANT_INVALIDATE :
+				     SWP_FAULT_RDMAP_OP_STAG);
 			complete_recv(qp, IB_WC_LOC_ACCESS_ERR, 0, SWP_RDMAP_SEND,
 				      0);
 			return ret;
@@ -398,17 +378,15 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 	int ret;
 
 	if (rx->in_msg || rx->in_write)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	if (!s->last || s->payload != SWP_IMM_LEN)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_UNSPECIFIED);
+		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
 	ret = take_rqe(qp);
 	if (ret == -ENOBUFS)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_NO_BUFFER);
+		return reject(qp, f, SWP_FAULT_DDP_NO_BUFFER);
 	if (ret)
-		return rx->in_msg ? fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR, 0) :
+		return rx->in_msg ? fail_recv(qp, f, IB_WC_LOC_QP_OP_ERR,
+					 SWP_FAULT_DDP_LOCAL) :
 				    local_catastrophe(qp);
 	swp_cur_copy(&f->payload, data, sizeof(data));
 	memcpy(&imm, data, sizeof(imm));
@@ -431,21 +409,6 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* RDMA Read ----------------------------------------------------------------*/
 
-/* RFC 5040 Figure 9, for what swp_mr_check() says */
-static u8 protection_code(int err)
-{
-	switch (err) {
-	case -EPERM:
-		return SWP_RP_NOT_ASSOC;
-	case -ERANGE:
-		return SWP_RP_BOUNDS;
-	case -EOVERFLOW:
-		return SWP_RP_TO_WRAP;
-	default:
-		return SWP_RP_ACCESS;
-	}
-}
-
 /* The memory for a response is not what the consumer said it is. */
 static int fail_request(struct swp_qp *qp, struct swp_slot *slot)
 {
@@ -466,23 +429,19 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 	int ret;
 
 	if (s->payload > SWP_READ_REQ_LEN || (!s->last && s->payload))
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_TOO_LONG);
+		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < SWP_READ_REQ_LEN)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_UNSPECIFIED);
+		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
 	swp_rreq_decode(f->hdr + SWP_UNTAGGED_LEN, &r);
 	if (r.size) {
 		mr = swp_mr_get(qp->dev, r.src_stag);
 		if (!mr)
-			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-				      SWP_RP_INVALID_STAG);
+			return reject(qp, f, SWP_FAULT_RDMAP_INVALID_STAG);
 		ret = swp_mr_check(mr, qp, r.src_to, r.size,
 				   IB_ACCESS_REMOTE_READ);
 		swp_mr_put(mr);
 		if (ret)
-			return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-				      protection_code(ret));
+			return reject(qp, f, swp_fault_source(ret));
 	}
 	rx->msn[SWP_QN_READ_REQ]++;
 	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
@@ -503,27 +462,19 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 	int ret;
 
 	if (s->payload > sizeof(buf) || (!s->last && s->payload))
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_TOO_LONG);
+		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < sizeof(buf))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_UNSPECIFIED);
+		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
 	swp_cur_copy(&f->payload, buf, sizeof(buf));
 	if (swp_atomic_decode(buf, &a))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	mr = swp_mr_get(qp->dev, a.stag);
 	if (!mr)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-			      SWP_RP_INVALID_STAG);
+		return reject(qp, f, SWP_FAULT_RDMAP_INVALID_STAG);
 	ret = swp_mr_check_atomic(mr, qp, a.to);
 	swp_mr_put(mr);
-	if (ret == -EINVAL)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_ALIGNMENT);
 	if (ret)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-			      protection_code(ret));
+		return reject(qp, f, swp_fault_source(ret));
 	qp->rx.msn[SWP_QN_READ_REQ]++;
 	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
 		.is_atomic = true,
@@ -544,16 +495,13 @@ static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	u32 id;
 
 	if (s->payload > sizeof(buf) || (!s->last && s->payload))
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED,
-			      SWP_DU_TOO_LONG);
+		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < sizeof(buf))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_UNSPECIFIED);
+		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
 	swp_cur_copy(&f->payload, buf, sizeof(buf));
 	swp_atomic_resp_decode(buf, &id, &old);
 	if (id != o->slot)
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	slot = &qp->slots[o->slot & qp->sq.mask];
 	swp_cur_flat(&flat, (u8 *)&old, sizeof(old));
 	if (place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
@@ -574,18 +522,15 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	int ret;
 
 	if (!awaits(qp, false))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	o = swp_orq(qp, qp->orq_cons);
 	/* RFC 5040 section 5.2.2 allows these checks, and they cost nothing */
 	if (s->payload && s->stag != o->sink_stag)
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_INVALID_STAG);
+		return reject(qp, f, SWP_FAULT_DDP_INVALID_STAG);
 	if (s->payload > o->size - o->done ||
 	    (s->payload && s->to != o->sink_to + o->done) ||
 	    (s->last && s->payload != o->size - o->done))
-		return reject(qp, f, SWP_LAYER_DDP, SWP_DDP_ET_TAGGED,
-			      SWP_DT_BOUNDS);
+		return reject(qp, f, SWP_FAULT_DDP_BOUNDS);
 	ret = place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
 			 &f->payload, s->payload);
 	o->done += s->payload;
@@ -654,32 +599,27 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 static void blame(struct swp_qp *qp, const struct swp_term *t,
 		  const struct swp_seg *seg, bool read)
 {
-	u8 status = IB_WC_REM_OP_ERR;
+	static const u8 status[] = {
+		[SWP_BLAME_OPERATION] = IB_WC_REM_OP_ERR,
+		[SWP_BLAME_ACCESS] = IB_WC_REM_ACCESS_ERR,
+		[SWP_BLAME_REQUEST] = IB_WC_REM_INV_REQ_ERR,
+	};
 	struct swp_slot *s;
 	u32 i;
 
 	if (!qp->sq.entries)
 		return;
-	if (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT) {
-		status = IB_WC_REM_ACCESS_ERR;
+	/* RDMAP protects the data source of reads */
+	if (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT)
 		read = true;
-	} else if (t->layer == SWP_LAYER_DDP &&
-		   t->etype == SWP_DDP_ET_TAGGED) {
-		status = IB_WC_REM_ACCESS_ERR;
-	} else if (t->layer == SWP_LAYER_DDP &&
-		   t->etype == SWP_DDP_ET_UNTAGGED) {
-		status = IB_WC_REM_INV_REQ_ERR;
-	}
-
 	i = blamed(qp, seg, read);
 	if (i == U32_MAX)
 		return;
 	s = &qp->slots[i & qp->sq.mask];
 	if (s->status)
 		return;
-	s->status = status;
-	s->vendor_err = SWP_VENDOR_ERR(t->layer, t->etype, t->code) |
-			SWP_VENDOR_ERR_REMOTE;
+	s->status = status[swp_fault_blame(t)];
+	s->vendor_err = swp_vendor_err(t) | SWP_VENDOR_ERR_REMOTE;
 }
 
 static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
@@ -695,9 +635,8 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	swp_cur_copy(&f->payload, buf, len);
 	/* RFC 5040 section 5.4: an invalid one is an error like others */
 	if (!s->last || swp_term_decode(buf, len, &t, &msn, &rreq))
-		return reject(qp, f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_UNSPECIFIED);
-	swp_stat_terminate(qp->dev, false, t.layer, t.etype, t.code);
+		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
+	swp_stat_terminate(qp->dev, false, swp_fault_of(&t));
 	ibdev_dbg(&qp->dev->base, "qp %u: peer sent Terminate %u/%u/0x%02x\n",
 		  qp->qpn, t.layer, t.etype, t.code);
 	blame(qp, &t, swp_term_culprit(buf, len, &culprit) ? &culprit : NULL,
@@ -735,15 +674,13 @@ static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
 }
 
 /* MPA itself is at its end: nothing behind this is passed up. */
-static int mpa_error(struct swp_qp *qp, u8 code)
+static int mpa_error(struct swp_qp *qp, enum swp_fault fault)
 {
-	const struct swp_term t = { SWP_LAYER_LLP, SWP_LLP_ET_MPA, code };
-
-	if (code == SWP_MPA_CRC)
+	if (fault == SWP_FAULT_MPA_CRC)
 		swp_qp_stat_inc(qp, RX_CRC_ERR);
 	else
 		swp_qp_stat_inc(qp, RX_MARKER_ERR);
-	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	swp_qp_fail(qp, fault, NULL, 0, 0, NULL);
 	return -EPROTO;
 }
 
@@ -751,10 +688,10 @@ static int mpa_error(struct swp_qp *qp, u8 code)
 static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
 	struct rx_fpdu f = { .ulpdu = ulpdu };
-	struct swp_term t;
+	enum swp_fault bad;
 	struct swp_cur hc;
-	int bad, ret;
 	bool first;
+	int ret;
 
 	first = qp->tx.fenced;
 	/* RFC 5044 section 7.1.2: MPA has found a good FPDU of the initiator */
@@ -764,19 +701,20 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	hc = c;
 	f.hdr_avail = min_t(u32, ulpdu, SWP_UNTAGGED_LEN);
 	swp_cur_copy(&hc, f.hdr, f.hdr_avail);
-	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.accept, &f.seg, &t);
+	bad = swp_seg_decode(f.hdr, ulpdu, qp->sp.accept, &f.seg);
 	trace_swp_rx_fpdu(qp->qpn, f.seg.opcode, f.seg.last, f.seg.payload);
 	if (unlikely(first) && !bad && is_rtr_send(qp, &f.seg)) {
 		qp->rx.msn[SWP_QN_SEND]++;
 		return 0;
 	}
-	if (!f.seg.tagged && (!bad || t.layer == SWP_LAYER_RDMAP)) {
+	if (!f.seg.tagged &&
+	    (!bad || swp_fault_term(bad).layer == SWP_LAYER_RDMAP)) {
 		ret = ddp_untagged(qp, &f);
 		if (ret)
 			return ret;
 	}
-	if (bad)
-		return reject(qp, &f, t.layer, t.etype, t.code);
+	if (unlikely(bad))
+		return reject(qp, &f, bad);
 	if (f.seg.opcode == SWP_RDMAP_READ_REQ && ulpdu >= SWP_MAX_HDR) {
 		swp_cur_copy(&hc, f.hdr + f.hdr_avail, SWP_READ_REQ_LEN);
 		f.hdr_avail = SWP_MAX_HDR;
@@ -792,8 +730,7 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	 */
 	if (qp->rx.in_msg && (f.seg.tagged || f.seg.qn == SWP_QN_READ_REQ ||
 			      f.seg.qn == SWP_QN_ATOMIC_RESP))
-		return reject(qp, &f, SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-			      SWP_RO_OPCODE);
+		return reject(qp, &f, SWP_FAULT_RDMAP_OPCODE);
 
 	switch (f.seg.opcode) {
 	case SWP_RDMAP_WRITE:
@@ -822,7 +759,7 @@ static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	swp_qp_stat_inc(qp, RX_FPDU);
 	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
 	if (qp->sp.crc && !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu)))
-		return mpa_error(qp, SWP_MPA_CRC);
+		return mpa_error(qp, SWP_FAULT_MPA_CRC);
 	return rx_ulpdu(qp, c, ulpdu);
 }
 
@@ -983,7 +920,7 @@ static int got_marker(struct swp_qp *qp)
 	if (((rx->marker[2] << 8 | rx->marker[3]) & ~3) == want)
 		return 0;
 	rx->marker_bad = true;
-	return qp->sp.crc ? 0 : mpa_error(qp, SWP_MPA_MARKER);
+	return qp->sp.crc ? 0 : mpa_error(qp, SWP_FAULT_MPA_MARKER);
 }
 
 static int got_marked(struct swp_qp *qp, u32 ulpdu)
@@ -1000,9 +937,9 @@ static int got_marked(struct swp_qp *qp, u32 ulpdu)
 	rx->crc = ~0U;
 	if (qp->sp.crc &&
 	    get_unaligned_le32(rx->asm_buf + len - SWP_MPA_CRC_LEN) != crc)
-		return mpa_error(qp, SWP_MPA_CRC);
+		return mpa_error(qp, SWP_FAULT_MPA_CRC);
 	if (rx->marker_bad)
-		return mpa_error(qp, SWP_MPA_MARKER);
+		return mpa_error(qp, SWP_FAULT_MPA_MARKER);
 	swp_cur_flat(&flat, rx->asm_buf, len);
 	return rx_ulpdu(qp, flat, ulpdu);
 }

@@ -36,102 +36,21 @@ static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_MPA_REJECTED]		= { .name = "mpa_rejected" },
 	[SWP_STAT_PENDING_DROP]		= { .name = "pending_limit_drop" },
 	[SWP_STAT_LIMIT_HIT]		= { .name = "object_limit_hit" },
-	[SWP_STAT_TERM_FOR + 0]	= { .name = "terminate_for_rdmap_local" },
-	[SWP_STAT_TERM_FOR + 1]	= { .name = "terminate_for_rdmap_invalid_stag" },
-	[SWP_STAT_TERM_FOR + 2]	= { .name = "terminate_for_rdmap_bounds" },
-	[SWP_STAT_TERM_FOR + 3]	= { .name = "terminate_for_rdmap_access" },
-	[SWP_STAT_TERM_FOR + 4]	= { .name = "terminate_for_rdmap_stag_not_associated" },
-	[SWP_STAT_TERM_FOR + 5]	= { .name = "terminate_for_rdmap_to_wrap" },
-	[SWP_STAT_TERM_FOR + 6]	= { .name = "terminate_for_rdmap_stag_not_invalidated" },
-	[SWP_STAT_TERM_FOR + 7]	= { .name = "terminate_for_rdmap_protection_other" },
-	[SWP_STAT_TERM_FOR + 8]	= { .name = "terminate_for_rdmap_version" },
-	[SWP_STAT_TERM_FOR + 9]	= { .name = "terminate_for_rdmap_opcode" },
-	[SWP_STAT_TERM_FOR + 10]	= { .name = "terminate_for_rdmap_stream" },
-	[SWP_STAT_TERM_FOR + 11]	= { .name = "terminate_for_rdmap_global" },
-	[SWP_STAT_TERM_FOR + 12]	= { .name = "terminate_for_rdmap_operation_stag" },
-	[SWP_STAT_TERM_FOR + 13]	= { .name = "terminate_for_rdmap_operation_other" },
-	[SWP_STAT_TERM_FOR + 14]	= { .name = "terminate_for_ddp_local" },
-	[SWP_STAT_TERM_FOR + 15]	= { .name = "terminate_for_ddp_invalid_stag" },
-	[SWP_STAT_TERM_FOR + 16]	= { .name = "terminate_for_ddp_bounds" },
-	[SWP_STAT_TERM_FOR + 17]	= { .name = "terminate_for_ddp_stag_not_associated" },
-	[SWP_STAT_TERM_FOR + 18]	= { .name = "terminate_for_ddp_to_wrap" },
-	[SWP_STAT_TERM_FOR + 19]	= { .name = "terminate_for_ddp_tagged_version" },
-	[SWP_STAT_TERM_FOR + 20]	= { .name = "terminate_for_ddp_qn" },
-	[SWP_STAT_TERM_FOR + 21]	= { .name = "terminate_for_ddp_no_buffer" },
-	[SWP_STAT_TERM_FOR + 22]	= { .name = "terminate_for_ddp_msn" },
-	[SWP_STAT_TERM_FOR + 23]	= { .name = "terminate_for_ddp_mo" },
-	[SWP_STAT_TERM_FOR + 24]	= { .name = "terminate_for_ddp_too_long" },
-	[SWP_STAT_TERM_FOR + 25]	= { .name = "terminate_for_ddp_untagged_version" },
-	[SWP_STAT_TERM_FOR + 26]	= { .name = "terminate_for_mpa_closed" },
-	[SWP_STAT_TERM_FOR + 27]	= { .name = "terminate_for_mpa_crc" },
-	[SWP_STAT_TERM_FOR + 28]	= { .name = "terminate_for_mpa_marker" },
-	[SWP_STAT_TERM_FOR + 29]	= { .name = "terminate_for_mpa_frame" },
-	[SWP_STAT_TERM_FOR + 30]	= { .name = "terminate_for_mpa_local" },
-	[SWP_STAT_TERM_FOR + 31]	= { .name = "terminate_for_mpa_ird" },
-	[SWP_STAT_TERM_FOR + 32]	= { .name = "terminate_for_mpa_rtr" },
-	[SWP_STAT_TERM_FOR + 33]	= { .name = "terminate_for_mpa_other" },
-	[SWP_STAT_TERM_FOR + 34]	= { .name = "terminate_for_unknown" },
+#define TERM_FOR(id, layer, type, code, headers, event, blame, text) \
+	[swp_stat_term_for(SWP_FAULT_##id)] = { .name = "terminate_for_" text },
+	SWP_FAULTS(TERM_FOR)
+#undef TERM_FOR
+	[swp_stat_term_for(SWP_FAULT_UNKNOWN)] = { .name = "terminate_for_unknown" },
 };
 
 static_assert(ARRAY_SIZE(swp_stat_descs) == SWP_STAT_COUNT);
 
-/*
- * RFC 5040 Figure 9, RFC 5041 section 8, RFC 5044 section 8, in the order of the
- * counters; the last is all else.
- */
-static const struct swp_term reasons[] = {
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0 },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_INVALID_STAG },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_BOUNDS },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_ACCESS },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_NOT_ASSOC },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_TO_WRAP },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_CANT_INVALIDATE },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RO_UNSPECIFIED },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, SWP_RO_VERSION },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, SWP_RO_OPCODE },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, SWP_RO_STREAM },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, 0x08 },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, SWP_RO_CANT_INVALIDATE },
-	{ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP, SWP_RO_UNSPECIFIED },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_LOCAL, 0 },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_TAGGED, SWP_DT_INVALID_STAG },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_TAGGED, SWP_DT_BOUNDS },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_TAGGED, SWP_DT_NOT_ASSOC },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_TAGGED, SWP_DT_TO_WRAP },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_TAGGED, SWP_DT_VERSION },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_QN },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_NO_BUFFER },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_MSN_RANGE },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_MO },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_TOO_LONG },
-	{ SWP_LAYER_DDP, SWP_DDP_ET_UNTAGGED, SWP_DU_VERSION },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, SWP_MPA_CLOSED },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, SWP_MPA_CRC },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, SWP_MPA_MARKER },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, 0x04 },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, 0x05 },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, 0x06 },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, 0x07 },
-	{ SWP_LAYER_LLP, SWP_LLP_ET_MPA, 0xff },
-	{ 0xf, 0xf, 0xff },
-};
-
-static_assert(ARRAY_SIZE(reasons) == SWP_TERM_REASONS);
-
-void swp_stat_terminate(struct swp_device *dev, bool sent, u8 layer, u8 etype,
-			u8 code)
+void swp_stat_terminate(struct swp_device *dev, bool sent,
+			enum swp_fault fault)
 {
-	int i;
-
-	for (i = 0; i < SWP_TERM_REASONS - 1; i++)
-		if (reasons[i].layer == layer &&
-		    reasons[i].etype == etype &&
-		    reasons[i].code == code)
-			break;
 	this_cpu_inc(dev->stats->v[sent ? SWP_STAT_TERM_SENT :
 					  SWP_STAT_TERM_RCVD]);
-	this_cpu_inc(dev->stats->v[SWP_STAT_TERM_FOR + i]);
+	this_cpu_inc(dev->stats->v[swp_stat_term_for(fault)]);
 }
 
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port)

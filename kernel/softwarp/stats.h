@@ -9,8 +9,7 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
-/* Reasons of Terminates that have a counter each, see stats.c */
-#define SWP_TERM_REASONS	35
+#include "proto/terminate.h"
 
 /* The names that users see are in stats.c. */
 enum swp_stat {
@@ -45,9 +44,13 @@ enum swp_stat {
 	SWP_STAT_MPA_REJECTED,
 	SWP_STAT_PENDING_DROP,	/* handshakes beyond max_pending */
 	SWP_STAT_LIMIT_HIT,	/* objects refused, see the module parameters */
-	SWP_STAT_TERM_FOR,	/* by reason, either way: a netlink message is short */
-	SWP_STAT_COUNT = SWP_STAT_TERM_FOR + SWP_TERM_REASONS
+	/* by fault, either way: a netlink message is short */
+	SWP_STAT_TERM_FOR,
+	SWP_STAT_COUNT = SWP_STAT_TERM_FOR + SWP_FAULT_COUNT - 1
 };
+
+/* SWP_FAULT_NONE has none. */
+#define swp_stat_term_for(fault)	(SWP_STAT_TERM_FOR + (fault) - 1)
 
 struct swp_stats {
 	u64 v[SWP_STAT_COUNT];
@@ -60,8 +63,8 @@ struct swp_qp_stats {
 struct swp_device;
 
 /* A Terminate was sent, or came.  Any context. */
-void swp_stat_terminate(struct swp_device *dev, bool sent, u8 layer, u8 etype,
-			u8 code);
+void swp_stat_terminate(struct swp_device *dev, bool sent,
+			enum swp_fault fault);
 
 /* Any context; a torn read on 32-bit machines is tolerated, it is a counter. */
 #define swp_stat_add(dev, id, n) \

@@ -233,17 +233,14 @@ static struct swp_sge *tx_sge(struct swp_tx *tx)
 
 static void local_error(struct swp_qp *qp, u8 status)
 {
-	static const struct swp_term t = {
-		SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
-	};
 	struct swp_slot *s = &qp->slots[(qp->sq_tx - 1) & qp->sq.mask];
 
 	if (qp->tx.kind != SWP_TX_RRESP) {
 		s->status = status;
-		s->vendor_err = SWP_VENDOR_ERR(t.layer, t.etype, t.code);
+		s->vendor_err = swp_fault_vendor_err(SWP_FAULT_RDMAP_LOCAL);
 	}
 	qp->tx.kind = SWP_TX_NONE;
-	swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+	swp_qp_fail(qp, SWP_FAULT_RDMAP_LOCAL, NULL, 0, 0, NULL);
 }
 
 static bool is_atomic(u8 op)
@@ -508,12 +505,8 @@ static bool next_sqe(struct swp_qp *qp)
 	if (tx->turn == SWP_TURN_POSTER)
 		swp_tx_set_turn(qp, SWP_TURN_ENGINE);
 	if (prod - qp->sq_done > qp->sq.entries) {
-		static const struct swp_term t = {
-			SWP_LAYER_RDMAP, SWP_RDMAP_ET_LOCAL, 0
-		};
-
 		swp_qp_stat_inc(qp, WQE_INVALID);
-		swp_qp_fail(qp, &t, NULL, 0, 0, NULL);
+		swp_qp_fail(qp, SWP_FAULT_RDMAP_LOCAL, NULL, 0, 0, NULL);
 		return false;
 	}
 
@@ -624,20 +617,9 @@ static bool next_sqe(struct swp_qp *qp)
 static void rresp_error(struct swp_qp *qp, int err)
 {
 	const struct swp_irq *q = swp_irq(qp, qp->irq_cons);
-	struct swp_term t = { SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT,
-			      SWP_RP_INVALID_STAG };
 	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
 	struct swp_rreq w = q->read;
 
-	if (err == -ERANGE)
-		t.code = SWP_RP_BOUNDS;
-	else if (err == -EACCES)
-		t.code = SWP_RP_ACCESS;
-	else if (err == -EPERM)
-		t.code = SWP_RP_NOT_ASSOC;
-	else if (err == -EINVAL)
-		t = (struct swp_term){ SWP_LAYER_RDMAP, SWP_RDMAP_ET_OP,
-				       SWP_RO_ALIGNMENT };
 	/* RFC 5040 section 4.8: what is left of the request goes back */
 	w.sink_to += qp->tx.off;
 	w.src_to += qp->tx.off;
@@ -651,7 +633,8 @@ static void rresp_error(struct swp_qp *qp, int err)
 	if (qp->sp.accept & SWP_ACCEPT_RDMAC)
 		swp_seg_make_rdmac(ddp);
 	qp->tx.kind = SWP_TX_NONE;
-	swp_qp_fail(qp, &t, ddp, sizeof(ddp), SWP_UNTAGGED_LEN +
+	swp_qp_fail(qp, swp_fault_source(err), ddp, sizeof(ddp),
+		    SWP_UNTAGGED_LEN +
 		    (q->is_atomic ? SWP_ATOMIC_REQ_LEN : SWP_READ_REQ_LEN),
 		    q->is_atomic ? NULL : rreq);
 }
@@ -760,8 +743,7 @@ static bool next_msg(struct swp_qp *qp)
 		tx->term_pending = false;
 		tx->term_sent = true;
 		tx->has_term = true;
-		swp_stat_terminate(qp->dev, true, qp->term.layer,
-				   qp->term.etype, qp->term.code);
+		swp_stat_terminate(qp->dev, true, qp->fault);
 		return true;
 	}
 	if ((qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING) ||
@@ -800,7 +782,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 
 		mr = swp_mr_get(qp->dev, r->src_stag);
 		if (!mr)
-			return -EFAULT;
+			return -ENOENT;
 		ret = swp_mr_check(mr, qp, r->src_to + tx->off, n,
 				   IB_ACCESS_REMOTE_READ);
 		if (!ret && !add_payload_mr(qp, mr, r->src_to + tx->off, n))

@@ -58,11 +58,7 @@ static void bad_headers(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(bad_cases); i++) {
 		const struct bad_case *c = &bad_cases[i];
 
-		memset(&t, 0xee, sizeof(t));
-		KUNIT_EXPECT_EQ_MSG(test, -EPROTO,
-				    swp_seg_decode(c->bytes, c->ulpdu, 0,
-						   &seg, &t),
-				    "%s", c->desc);
+		t = swp_fault_term(swp_seg_decode(c->bytes, c->ulpdu, 0, &seg));
 		KUNIT_EXPECT_EQ_MSG(test, c->want.layer, t.layer, "%s", c->desc);
 		KUNIT_EXPECT_EQ_MSG(test, c->want.etype, t.etype, "%s", c->desc);
 		KUNIT_EXPECT_EQ_MSG(test, c->want.code, t.code, "%s", c->desc);
@@ -78,12 +74,12 @@ static void tagged_header(struct kunit *test)
 	};
 	u8 buf[SWP_TAGGED_LEN];
 	struct swp_seg seg;
-	struct swp_term t;
 
 	swp_tagged_encode(buf, SWP_RDMAP_WRITE, false, 0x12345678,
 			  0x0102030405060708ULL);
 	KUNIT_EXPECT_MEMEQ(test, buf, want, sizeof(want));
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 14 + 100, 0, &seg, &t));
+	KUNIT_ASSERT_EQ(test, SWP_FAULT_NONE,
+			swp_seg_decode(want, 14 + 100, 0, &seg));
 	KUNIT_EXPECT_TRUE(test, seg.tagged);
 	KUNIT_EXPECT_FALSE(test, seg.last);
 	KUNIT_EXPECT_EQ(test, 0x12345678U, seg.stag);
@@ -101,12 +97,12 @@ static void untagged_header(struct kunit *test)
 	};
 	u8 buf[SWP_UNTAGGED_LEN];
 	struct swp_seg seg;
-	struct swp_term t;
 
 	swp_untagged_encode(buf, SWP_RDMAP_SEND_INV, true, 0xcafebabe, 0,
 			    0xfffffffe, 1440);
 	KUNIT_EXPECT_MEMEQ(test, buf, want, sizeof(want));
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(want, 18, 0, &seg, &t));
+	KUNIT_ASSERT_EQ(test, SWP_FAULT_NONE,
+			swp_seg_decode(want, 18, 0, &seg));
 	KUNIT_EXPECT_FALSE(test, seg.tagged);
 	KUNIT_EXPECT_TRUE(test, seg.last);
 	KUNIT_EXPECT_EQ(test, 0xcafebabeU, seg.stag);
@@ -122,9 +118,9 @@ static void reserved_bits(struct kunit *test)
 		0x7d, 0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
 	};
 	struct swp_seg seg;
-	struct swp_term t;
 
-	KUNIT_ASSERT_EQ(test, 0, swp_seg_decode(in, 20, 0, &seg, &t));
+	KUNIT_ASSERT_EQ(test, SWP_FAULT_NONE,
+			swp_seg_decode(in, 20, 0, &seg));
 	KUNIT_EXPECT_EQ(test, SWP_RDMAP_SEND, (int)seg.opcode);
 	KUNIT_EXPECT_TRUE(test, seg.last);
 }
@@ -136,19 +132,17 @@ static void rdmac_version(struct kunit *test)
 	static const u8 rv[] = { 0x03, 0x43, 0x83, 0xc3 };
 	u8 in[SWP_UNTAGGED_LEN] = { [13] = 1 };
 	struct swp_seg seg;
-	struct swp_term t;
-	int i, j, ret;
+	int i, j;
 
 	for (i = 0; i < ARRAY_SIZE(dv); i++) {
 		for (j = 0; j < ARRAY_SIZE(rv); j++) {
 			in[0] = dv[i];
 			in[1] = rv[j];
-			ret = swp_seg_decode(in, 18, SWP_ACCEPT_RDMAC, &seg,
-					     &t);
-			KUNIT_EXPECT_EQ(test, !i && !j ? 0 : -EPROTO, ret);
-			ret = swp_seg_decode(in, 18, 0, &seg, &t);
-			KUNIT_EXPECT_EQ(test, i == 1 && j == 1 ? 0 : -EPROTO,
-					ret);
+			KUNIT_EXPECT_EQ(test, !i && !j,
+					!swp_seg_decode(in, 18, SWP_ACCEPT_RDMAC,
+							&seg));
+			KUNIT_EXPECT_EQ(test, i == 1 && j == 1,
+					!swp_seg_decode(in, 18, 0, &seg));
 			/* for the Terminate, whatever is wrong */
 			KUNIT_EXPECT_EQ(test, SWP_UNTAGGED_LEN,
 					(int)seg.hdr_len);
@@ -288,22 +282,23 @@ static void opcode_table(struct kunit *test)
 				bool known = op < (ext ? 12 : 8);
 				bool queue = qn <= (ext ? 3 : 2);
 				bool fits = known && queue_of[op] == qn;
-				int ret;
+				enum swp_fault ret;
 
 				in[0] = 0x41;
 				in[1] = 0x40 | op;
 				in[9] = qn;
 				ret = swp_seg_decode(in, 26,
 						     ext ? SWP_ACCEPT_EXT : 0,
-						     &seg, &t);
-				KUNIT_EXPECT_EQ_MSG(test, fits ? 0 : -EPROTO,
-						    ret, "op %u qn %u ext %u",
+						     &seg);
+				KUNIT_EXPECT_EQ_MSG(test, fits, !ret,
+						    "op %u qn %u ext %u",
 						    op, qn, ext);
 				KUNIT_EXPECT_EQ(test, op, seg.opcode);
 				KUNIT_EXPECT_EQ(test, (u32)qn, seg.qn);
 				KUNIT_EXPECT_EQ(test, 8U, seg.payload);
 				if (fits)
 					continue;
+				t = swp_fault_term(ret);
 				/* a queue that is none is DDP's business */
 				KUNIT_EXPECT_EQ(test, queue ? 0 : 1, (int)t.layer);
 				KUNIT_EXPECT_EQ(test, 2, (int)t.etype);
@@ -311,14 +306,11 @@ static void opcode_table(struct kunit *test)
 			}
 		}
 		for (ext = 0; ext < 2; ext++) {
-			int ret;
-
 			in[0] = 0xc1;
-			ret = swp_seg_decode(in, 26, ext ? SWP_ACCEPT_EXT : 0,
-					     &seg, &t);
-			KUNIT_EXPECT_EQ_MSG(test,
-					    queue_of[op] == -1 ? 0 : -EPROTO,
-					    ret, "op %u tagged ext %u", op, ext);
+			KUNIT_EXPECT_EQ_MSG(test, queue_of[op] == -1,
+					    !swp_seg_decode(in, 26,
+						ext ? SWP_ACCEPT_EXT : 0, &seg),
+					    "op %u tagged ext %u", op, ext);
 		}
 	}
 }
@@ -330,15 +322,15 @@ static void accept_both(struct kunit *test)
 	struct swp_seg seg;
 	struct swp_term t;
 
-	KUNIT_EXPECT_EQ(test, 0,
+	KUNIT_EXPECT_EQ(test, SWP_FAULT_NONE,
 			swp_seg_decode(in, 26, SWP_ACCEPT_RDMAC | SWP_ACCEPT_EXT,
-				       &seg, &t));
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			swp_seg_decode(in, 26, SWP_ACCEPT_EXT, &seg, &t));
+				       &seg));
+	t = swp_fault_term(swp_seg_decode(in, 26, SWP_ACCEPT_EXT, &seg));
+	KUNIT_EXPECT_EQ(test, 1, (int)t.layer);
 	KUNIT_EXPECT_EQ(test, 6, (int)t.code);
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			swp_seg_decode(in, 26, SWP_ACCEPT_RDMAC, &seg, &t));
+	t = swp_fault_term(swp_seg_decode(in, 26, SWP_ACCEPT_RDMAC, &seg));
 	KUNIT_EXPECT_EQ(test, 0, (int)t.layer);
+	KUNIT_EXPECT_EQ(test, 6, (int)t.code);
 }
 
 /* RDMAPX-03, RDMAPX-05: 52 octets, here of a CmpSwap */

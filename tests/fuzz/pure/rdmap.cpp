@@ -133,16 +133,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Exact head(whole, hand < SWP_UNTAGGED_LEN ? hand : SWP_UNTAGGED_LEN);
 
     swp_seg seg{};
-    swp_term term{};
-    int ret = swp_seg_decode(head.get(), ulpdu_len, accept, &seg, &term);
-    CHECK(ret == 0 || ret == -EPROTO);
+    swp_fault fault = swp_seg_decode(head.get(), ulpdu_len, accept, &seg);
+    CHECK(fault < SWP_FAULT_UNKNOWN);
+    swp_term term = swp_fault_term(fault);
     bool is_rreq = false;
-    if (ret == 0) {
+    if (fault == SWP_FAULT_NONE) {
         check_segment(seg, ulpdu_len, head.get(), accept);
         is_rreq = seg.opcode == SWP_RDMAP_READ_REQ && hand == SWP_MAX_HDR;
         term = {SWP_LAYER_RDMAP, SWP_RDMAP_ET_PROT, SWP_RP_BOUNDS};
     } else {
-        CHECK(in_tables(term));
+        CHECK(in_tables(term) && swp_fault_of(&term) == fault);
     }
     check_terminate(term, nullptr, 0, 0, nullptr);
     if (seg.hdr_len != 0 && hand >= seg.hdr_len)
@@ -177,8 +177,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Exact payload(in.rest(), left);
     uint32_t msn = 1;
     const uint8_t *rreq = nullptr;
-    ret = swp_term_decode(payload.get(), static_cast<uint32_t>(left), &term, &msn, &rreq);
+    int ret = swp_term_decode(payload.get(), static_cast<uint32_t>(left), &term, &msn, &rreq);
     CHECK(ret == (left < 4 ? -EPROTO : 0));
+    CHECK(swp_fault_of(&term) > SWP_FAULT_NONE && swp_fault_blame(&term) <= SWP_BLAME_REQUEST);
     if (rreq != nullptr)
         CHECK(rreq >= payload.get() && rreq + SWP_READ_REQ_LEN <= payload.get() + left);
     return 0;
