@@ -2,4 +2,4 @@
 # The pure files that are compiled on their own: into softwarp.ko, the KUnit
 # suites, the fuzzers and the unit tests alike.  The headers beside them need
 # no entry.
-swp-proto := mpa rdmap terminate
+swp-proto := mpa rdmap terminate qp_fsm

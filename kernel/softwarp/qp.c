@@ -352,46 +352,6 @@ static void last_wqe(struct swp_qp *qp)
 		swp_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
-/* Engines stop, queues are flushed; the stream itself may linger. */
-static void enter_error(struct swp_qp *qp)
-{
-	qp->rx.swallow = true;
-	set_state(qp, SWP_QP_ERROR);
-	swp_tx_set_turn(qp, SWP_TURN_NOBODY);
-	swp_qp_flush(qp);
-	last_wqe(qp);
-}
-
-void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
-		 u32 ddp_len, u16 seg_len, const u8 *rreq)
-{
-	const struct swp_term t = swp_fault_term(fault);
-
-	if (qp->state >= SWP_QP_TERMINATE)
-		return;
-	qp->fault = fault;
-	qp->vendor_err = swp_vendor_err(&t);
-	qp->term_len = swp_term_encode(qp->term_buf, &t, ddp, ddp_len, seg_len,
-				       rreq);
-	qp->close_error = -EPROTO;
-	trace_swp_terminate(qp->qpn, false, t.layer, t.etype, t.code);
-	/*
-	 * A responder that is still fenced may not send an FPDU, Terminate
-	 * included (RFC 5044 section 7.1.2), and who sent FIN can't.
-	 */
-	if (!qp->tx.fenced && !qp->tx.shut) {
-		qp->tx.term_pending = true;
-		swp_tx_cut(qp);
-	}
-	ibdev_dbg(&qp->dev->base, "qp %u: error %u/%u/0x%02x\n", qp->qpn,
-		  t.layer, t.etype, t.code);
-	qp->rx.swallow = true;
-	set_state(qp, SWP_QP_TERMINATE);
-	/* a peer that takes nothing more must not keep us waiting */
-	start_linger(qp);
-	swp_qp_kick(qp);
-}
-
 /* What the local consumer is told when its stream failed */
 static void tell_failed(struct swp_qp *qp)
 {
@@ -405,6 +365,18 @@ static void tell_failed(struct swp_qp *qp)
 }
 
 /*
+ * A responder that is still fenced may not send an FPDU, Terminate included (RFC
+ * 5044 section 7.1.2), and who sent FIN can't.
+ */
+static void want_terminate(struct swp_qp *qp)
+{
+	if (qp->tx.fenced || qp->tx.shut)
+		return;
+	qp->tx.term_pending = true;
+	swp_tx_cut(qp);
+}
+
+/*
  * FIN, and the connection is over for its owner; the stream itself may take a
  * while to end, so that what was sent arrives.
  */
@@ -415,24 +387,84 @@ static void shut_stream(struct swp_qp *qp)
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
 }
 
+/*
+ * Something has happened to a QP with a stream, see proto/qp_fsm.h.  False: that
+ * changes nothing.  Socket lock held.
+ */
+static bool qp_step(struct swp_qp *qp, enum swp_qp_input input)
+{
+	const struct swp_qp_next next = swp_qp_next(qp->state, input);
+
+	sock_owned_by_me(qp->llp->sock->sk);
+	if (next.state == SWP_QP_NO)
+		return false;
+	if (next.todo & SWP_DO_DROP)
+		swp_tx_release(qp);
+	if (next.todo & SWP_DO_TERMINATE)
+		want_terminate(qp);
+	if (next.todo & SWP_DO_FIN)
+		qp->tx.fin_wanted = true;
+	if (next.state >= SWP_QP_TERMINATE)
+		qp->rx.swallow = true;
+	if (next.state != qp->state)
+		set_state(qp, next.state);
+	if (next.todo & SWP_DO_FLUSH) {
+		swp_tx_set_turn(qp, SWP_TURN_NOBODY);
+		swp_qp_flush(qp);
+		last_wqe(qp);
+	}
+	if (next.todo & SWP_DO_REASON)
+		tell_failed(qp);
+	if (next.todo & SWP_DO_FATAL)
+		swp_qp_event(qp, IB_EVENT_QP_FATAL);
+	if ((next.todo & SWP_DO_SHUT) ||
+	    ((next.todo & SWP_DO_SHUT_ONCE) && !qp->tx.shut))
+		shut_stream(qp);
+	if (next.todo & SWP_DO_LINGER)
+		start_linger(qp);
+	if (next.todo & SWP_DO_LOOK)
+		swp_qp_kick(qp);
+	if (next.todo & SWP_DO_LET_GO)
+		swp_qp_close_later(qp, SWP_QPF_CLOSED);
+	return true;
+}
+
+static bool would_step(const struct swp_qp *qp, enum swp_qp_input input)
+{
+	return swp_qp_next(qp->state, input).state != SWP_QP_NO;
+}
+
+void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
+		 u32 ddp_len, u16 seg_len, const u8 *rreq)
+{
+	const struct swp_term t = swp_fault_term(fault);
+
+	if (!would_step(qp, SWP_QP_FAULT))
+		return;
+	qp->fault = fault;
+	qp->vendor_err = swp_vendor_err(&t);
+	qp->term_len = swp_term_encode(qp->term_buf, &t, ddp, ddp_len, seg_len,
+				       rreq);
+	qp->close_error = -EPROTO;
+	trace_swp_terminate(qp->qpn, false, t.layer, t.etype, t.code);
+	ibdev_dbg(&qp->dev->base, "qp %u: error %u/%u/0x%02x\n", qp->qpn,
+		  t.layer, t.etype, t.code);
+	qp_step(qp, SWP_QP_FAULT);
+}
+
 void swp_qp_terminated(struct swp_qp *qp)
 {
-	enter_error(qp);
-	tell_failed(qp);
-	shut_stream(qp);
+	qp_step(qp, SWP_QP_SAID);
 }
 
 void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
 {
-	if (qp->state >= SWP_QP_TERMINATE)
+	if (!would_step(qp, SWP_QP_TOLD))
 		return;
 	qp->vendor_err = swp_vendor_err(t) | SWP_VENDOR_ERR_REMOTE;
 	qp->close_error = -ECONNRESET;
 	trace_swp_terminate(qp->qpn, true, t->layer, t->etype, t->code);
-	swp_tx_release(qp);
-	set_state(qp, SWP_QP_TERMINATE);
-	swp_qp_terminated(qp);
-	start_linger(qp);
+	qp_step(qp, SWP_QP_TOLD);
 }
 
 void swp_qp_dead(struct swp_qp *qp, int error)
@@ -440,17 +472,7 @@ void swp_qp_dead(struct swp_qp *qp, int error)
 	if (qp->close_error == 0)
 		qp->close_error = error;
 	qp->tx.term_pending = false;
-	swp_tx_release(qp);
-	if (qp->state != SWP_QP_ERROR) {
-		enum swp_qp_state was = qp->state;
-
-		enter_error(qp);
-		if (was == SWP_QP_TERMINATE)
-			tell_failed(qp);
-		else if (error && (was == SWP_QP_RTS || was == SWP_QP_CLOSING))
-			swp_qp_event(qp, IB_EVENT_QP_FATAL);
-	}
-	swp_qp_close_later(qp, SWP_QPF_CLOSED);
+	qp_step(qp, error ? SWP_QP_LOST : SWP_QP_CLOSED);
 }
 
 static bool sq_waiting(const struct swp_qp *qp)
@@ -489,7 +511,7 @@ static void llp_state_change(struct swp_llp *llp)
 		return;
 
 	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
-	if (qp->state == SWP_QP_RTS || qp->state == SWP_QP_CLOSING) {
+	if (would_step(qp, SWP_QP_PEER_FIN)) {
 		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
 		    swp_rx_unfinished(qp) || (qp->tx.fenced && sq_waiting(qp))) {
 			/* and nobody is left to send a Terminate to */
@@ -497,13 +519,10 @@ static void llp_state_change(struct swp_llp *llp)
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
 		}
-		if (qp->state == SWP_QP_RTS)
-			start_linger(qp);
-		set_state(qp, SWP_QP_CLOSING);
+		qp_step(qp, SWP_QP_PEER_FIN);
 	}
 	if (!test_and_set_bit(SWP_QPF_FIN_SEEN, &qp->flags))
 		swp_qp_close_later(qp, SWP_QPF_PEER_FIN);
-	qp->tx.fin_wanted = true;
 	swp_tx_run(qp);
 	if (qp->tx.shut && sk->sk_state != TCP_CLOSE_WAIT)
 		swp_qp_dead(qp, 0);
@@ -961,7 +980,8 @@ static int attach(void *arg)
 
 	spin_lock_bh(&qp->lock);
 	if (life_step(qp, SWP_STEP_ATTACH)) {
-		WRITE_ONCE(qp->state, SWP_QP_RTS);
+		WRITE_ONCE(qp->state,
+			   swp_qp_next(qp->state, SWP_QP_STARTED).state);
 		qp->conn_ops = s->ops;
 		qp->conn = s->conn;
 		swp_llp_get(s->llp);
@@ -1030,15 +1050,36 @@ void swp_qp_abort(struct swp_qp *qp)
 	swp_llp_put(llp);
 }
 
+/*
+ * The consumer's wish for a QP of which no engine runs, or that changes nothing
+ * for one.
+ */
+static int modify_idle(struct swp_qp *qp, enum swp_qp_input input)
+{
+	struct swp_qp_next next;
+	int ret = 0;
+
+	spin_lock_bh(&qp->lock);
+	next = swp_qp_next(qp->state, input);
+	if (next.state == SWP_QP_NO)
+		ret = -EINVAL;
+	else
+		WRITE_ONCE(qp->state, next.state);
+	spin_unlock_bh(&qp->lock);
+	return ret;
+}
+
 /* A QP without a stream is in the error state, and will not get one. */
 static bool modify_err_idle(struct swp_qp *qp)
 {
+	struct swp_qp_next next;
 	bool idle;
 
 	spin_lock_bh(&qp->lock);
 	idle = !qp->llp;
-	if (idle)
-		WRITE_ONCE(qp->state, SWP_QP_ERROR);
+	next = swp_qp_next(qp->state, SWP_QP_TO_ERR_IDLE);
+	if (idle && !WARN_ON_ONCE(next.state == SWP_QP_NO))
+		WRITE_ONCE(qp->state, next.state);
 	spin_unlock_bh(&qp->lock);
 	if (!idle)
 		return false;
@@ -1047,50 +1088,17 @@ static bool modify_err_idle(struct swp_qp *qp)
 	return true;
 }
 
-/* Consumer wants ERR: stop sending, flush, close the stream. */
-static void modify_err(struct swp_qp *qp)
-{
-	struct swp_llp *llp;
-
-	if (modify_err_idle(qp))
-		return;
-	/* one that is let go of meanwhile has been flushed */
-	llp = swp_qp_llp(qp);
-	if (!llp)
-		return;
-	lock_sock(llp->sock->sk);
-	if (llp->owner == qp && qp->state < SWP_QP_TERMINATE) {
-		/*
-		 * What TCP has taken still arrives; a message cut short makes
-		 * the peer see an abortive end, which it is.
-		 */
-		swp_tx_release(qp);
-		enter_error(qp);
-		if (!qp->tx.shut)
-			shut_stream(qp);
-	}
-	release_sock(llp->sock->sk);
-	swp_llp_put(llp);
-}
-
-/* Consumer wants a graceful end: FIN after everything posted so far. */
-static void modify_sqd(struct swp_qp *qp)
+/* ERR: stop sending, flush, close the stream.  SQD: the same when all is sent. */
+static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
 
+	/* one that is let go of meanwhile has been flushed */
 	if (!llp)
 		return;
 	lock_sock(llp->sock->sk);
-	if (llp->owner == qp && qp->state == SWP_QP_RTS) {
-		set_state(qp, SWP_QP_CLOSING);
-		qp->tx.fin_wanted = true;
-		/*
-		 * What waits behind the fence may never be let out, and what
-		 * does not may never be taken.
-		 */
-		start_linger(qp);
-		swp_qp_kick(qp);
-	}
+	if (llp->owner == qp)
+		qp_step(qp, input);
 	release_sock(llp->sock->sk);
 	swp_llp_put(llp);
 }
@@ -1101,37 +1109,20 @@ static void modify_sqd(struct swp_qp *qp)
  */
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state)
 {
-	int ret = 0;
-
 	switch (state) {
 	case IB_QPS_RESET:
-		spin_lock_bh(&qp->lock);
-		if (qp->state != SWP_QP_RESET && qp->state != SWP_QP_INIT)
-			ret = -EINVAL;
-		else
-			qp->state = SWP_QP_RESET;
-		spin_unlock_bh(&qp->lock);
-		return ret;
+		return modify_idle(qp, SWP_QP_TO_RESET);
 	case IB_QPS_INIT:
-		spin_lock_bh(&qp->lock);
-		if (qp->state == SWP_QP_RESET)
-			qp->state = SWP_QP_INIT;
-		else if (qp->state != SWP_QP_INIT)
-			ret = -EINVAL;
-		spin_unlock_bh(&qp->lock);
-		return ret;
+		return modify_idle(qp, SWP_QP_TO_INIT);
 	case IB_QPS_RTR:
 	case IB_QPS_RTS:
-		spin_lock_bh(&qp->lock);
-		if (qp->state != SWP_QP_INIT && qp->state != SWP_QP_RTS)
-			ret = -EINVAL;
-		spin_unlock_bh(&qp->lock);
-		return ret;
+		return modify_idle(qp, SWP_QP_TO_RTS);
 	case IB_QPS_SQD:
-		modify_sqd(qp);
+		modify_stream(qp, SWP_QP_TO_SQD);
 		return 0;
 	case IB_QPS_ERR:
-		modify_err(qp);
+		if (!modify_err_idle(qp))
+			modify_stream(qp, SWP_QP_TO_ERR);
 		return 0;
 	default:
 		return -EINVAL;

@@ -25,6 +25,7 @@
 #include "proto/rdmap.h"
 #include "proto/fpdu.h"
 #include "proto/life.h"
+#include "proto/qp_fsm.h"
 #include "proto/turn.h"
 
 /* What became of a send request after it was taken from the ring */

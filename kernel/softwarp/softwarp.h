@@ -295,20 +295,6 @@ struct swp_mw {
 
 /* Queue pair ----------------------------------------------------------------*/
 
-/*
- * RTR of the verbs is INIT here: nothing differs until the stream starts.
- * TERMINATE: an error was found or a Terminate came in, no more is received,
- * at most our own Terminate is still to be sent.
- */
-enum swp_qp_state {
-	SWP_QP_RESET,
-	SWP_QP_INIT,
-	SWP_QP_RTS,
-	SWP_QP_CLOSING,		/* SQ drains, then FIN */
-	SWP_QP_TERMINATE,
-	SWP_QP_ERROR,
-};
-
 /* What MPA start-up agreed upon; handed to the QP with the stream. */
 struct swp_stream_params {
 	u8 mpa_rev;
