@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Differences between kernels 6.1, 6.12 and 7.x, and nothing else.  Stable
- * kernels carry backports, so what can be probed is probed: Kbuild greps the
+ * kernels carry backports, so what can be probed is probed: compat.mk greps the
  * headers of the kernel built against and defines SWP_HAVE_*.
  */
 #ifndef SWP_COMPAT_H
@@ -162,77 +162,86 @@ static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
 #endif
 
 /*
- * Ops whose parameters differ: what does the work has the same everywhere and
- * is declared here, what the core calls comes after it.
+ * Ops whose parameters differ.  SWP_OP_x(op, fn) defines @op as the core calls
+ * it, on top of @fn, whose parameters are the same everywhere.
  */
 
-/* cq.c */
-int swp_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
-		  struct ib_udata *udata);
-int swp_resize_cq(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata);
-/* mem.c */
-struct ib_mr *swp_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
-			      int access);
-/* counter.c */
-int swp_counter_bind(struct rdma_counter *counter, struct ib_qp *qp);
-int swp_counter_unbind(struct ib_qp *qp);
-
 #ifdef SWP_HAVE_CREATE_CQ_ATTRS
-static inline int swp_op_create_cq(struct ib_cq *cq,
-				   const struct ib_cq_init_attr *attr,
-				   struct uverbs_attr_bundle *attrs)
-{
-	return swp_create_cq(cq, attr, attrs ? &attrs->driver_udata : NULL);
+#define SWP_OP_CREATE_CQ(op, fn) \
+static int op(struct ib_cq *cq, const struct ib_cq_init_attr *attr, \
+	      struct uverbs_attr_bundle *attrs) \
+{ \
+	return fn(cq, attr, attrs ? &attrs->driver_udata : NULL); \
 }
 #else
-#define swp_op_create_cq swp_create_cq
+#define SWP_OP_CREATE_CQ(op, fn) \
+static int op(struct ib_cq *cq, const struct ib_cq_init_attr *attr, \
+	      struct ib_udata *udata) \
+{ \
+	return fn(cq, attr, udata); \
+}
 #endif
 
-#ifndef SWP_HAVE_RESIZE_USER_CQ
-static inline int swp_op_resize_cq(struct ib_cq *cq, int cqe,
-				   struct ib_udata *udata)
-{
-	return cqe < 0 ? -EINVAL : swp_resize_cq(cq, cqe, udata);
+#ifdef SWP_HAVE_RESIZE_USER_CQ
+#define SWP_SET_RESIZE_CQ(op)	.resize_user_cq = (op)
+#define SWP_OP_RESIZE_CQ(op, fn) \
+static int op(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata) \
+{ \
+	return fn(cq, cqe, udata); \
+}
+#else
+#define SWP_SET_RESIZE_CQ(op)	.resize_cq = (op)
+#define SWP_OP_RESIZE_CQ(op, fn) \
+static int op(struct ib_cq *cq, int cqe, struct ib_udata *udata) \
+{ \
+	return cqe < 0 ? -EINVAL : fn(cq, cqe, udata); \
 }
 #endif
 
 #ifdef SWP_HAVE_REG_MR_DMAH
-static inline struct ib_mr *swp_op_reg_user_mr(struct ib_pd *pd, u64 start,
-					       u64 length, u64 iova, int access,
-					       struct ib_dmah *dmah,
-					       struct ib_udata *udata)
-{
-	if (dmah)
-		return ERR_PTR(-EOPNOTSUPP);
-	return swp_reg_user_mr(pd, start, length, iova, access);
+#define SWP_OP_REG_USER_MR(op, fn) \
+static struct ib_mr *op(struct ib_pd *pd, u64 start, u64 length, u64 iova, \
+			int access, struct ib_dmah *dmah, \
+			struct ib_udata *udata) \
+{ \
+	return dmah ? ERR_PTR(-EOPNOTSUPP) : \
+		      fn(pd, start, length, iova, access); \
 }
 #else
-static inline struct ib_mr *swp_op_reg_user_mr(struct ib_pd *pd, u64 start,
-					       u64 length, u64 iova, int access,
-					       struct ib_udata *udata)
-{
-	return swp_reg_user_mr(pd, start, length, iova, access);
+#define SWP_OP_REG_USER_MR(op, fn) \
+static struct ib_mr *op(struct ib_pd *pd, u64 start, u64 length, u64 iova, \
+			int access, struct ib_udata *udata) \
+{ \
+	return fn(pd, start, length, iova, access); \
 }
 #endif
 
 #ifdef SWP_HAVE_COUNTER_PORT
-static inline int swp_op_counter_bind(struct rdma_counter *counter,
-				      struct ib_qp *qp, u32 port)
-{
-	return swp_counter_bind(counter, qp);
+#define SWP_OP_COUNTER_BIND(op, fn) \
+static int op(struct rdma_counter *counter, struct ib_qp *qp, u32 port) \
+{ \
+	return fn(counter, qp); \
 }
-
-static inline int swp_op_counter_unbind(struct ib_qp *qp, u32 port)
-{
-	return swp_counter_unbind(qp);
+#define SWP_OP_COUNTER_UNBIND(op, fn) \
+static int op(struct ib_qp *qp, u32 port) \
+{ \
+	return fn(qp); \
 }
 #else
-#define swp_op_counter_bind swp_counter_bind
-#define swp_op_counter_unbind swp_counter_unbind
+#define SWP_OP_COUNTER_BIND(op, fn) \
+static int op(struct rdma_counter *counter, struct ib_qp *qp) \
+{ \
+	return fn(counter, qp); \
+}
+#define SWP_OP_COUNTER_UNBIND(op, fn) \
+static int op(struct ib_qp *qp) \
+{ \
+	return fn(qp); \
+}
 #endif
 
+/* Where the core allocates counters by the driver's size; we keep ours by id. */
 #ifdef SWP_HAVE_COUNTER_INIT
-/* The core allocates it by the driver's size; we keep ours by its id. */
 struct swp_core_counter {
 	struct rdma_counter base;
 };
@@ -240,27 +249,12 @@ struct swp_core_counter {
 static inline void swp_op_counter_init(struct rdma_counter *counter)
 {
 }
-#endif
 
-static inline void swp_set_version_ops(struct ib_device *dev)
-{
-	static const struct ib_device_ops ops = {
-		.counter_bind_qp = swp_op_counter_bind,
-		.counter_unbind_qp = swp_op_counter_unbind,
-		.create_cq = swp_op_create_cq,
-		.reg_user_mr = swp_op_reg_user_mr,
-#ifdef SWP_HAVE_RESIZE_USER_CQ
-		.resize_user_cq = swp_resize_cq,
+#define SWP_SET_COUNTER_INIT \
+	.counter_init = swp_op_counter_init, \
+	INIT_RDMA_OBJ_SIZE(rdma_counter, swp_core_counter, base),
 #else
-		.resize_cq = swp_op_resize_cq,
+#define SWP_SET_COUNTER_INIT
 #endif
-#ifdef SWP_HAVE_COUNTER_INIT
-		.counter_init = swp_op_counter_init,
-		INIT_RDMA_OBJ_SIZE(rdma_counter, swp_core_counter, base),
-#endif
-	};
-
-	ib_set_device_ops(dev, &ops);
-}
 
 #endif /* SWP_COMPAT_H */

@@ -5,8 +5,8 @@
  */
 #include <linux/slab.h>
 
+#include "counter.h"
 #include "qp.h"
-#include "verbs.h"
 
 /* Found by rdma_counter.id; all of it is protected by the core's counter lock */
 struct swp_counter {

@@ -6,9 +6,10 @@
  */
 #include <linux/ktime.h>
 
+#include "cq.h"
+#include "device.h"
 #include "qp.h"
 #include "trace.h"
-#include "verbs.h"
 
 /*
  * Kernel consumers may poll in interrupt context, programs never enter the

@@ -16,7 +16,8 @@
 #include <linux/preempt.h>
 #include <linux/slab.h>
 
-#include "qp.h"
+#include "compat.h"
+#include "crc.h"
 
 /* Of CRC32c, bits reflected (RFC 5044 section 4.4) */
 #define SWP_CRC_POLY	0x82f63b78U

@@ -13,6 +13,9 @@
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
 
+#include "device.h"
+#include "iwcm.h"
+#include "mem.h"
 #include "verbs.h"
 
 /*

@@ -11,6 +11,7 @@
 #include <linux/slab.h>
 #include <net/net_namespace.h>
 
+#include "crc.h"
 #include "ep.h"
 #include "qp.h"
 #include "proto/fpdu.h"

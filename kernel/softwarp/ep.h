@@ -31,8 +31,10 @@
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
+#include <rdma/iw_cm.h>
 
-#include "softwarp.h"
+#include "device.h"
+#include "llp.h"
 #include "proto/mpa.h"
 
 struct swp_ulp;

@@ -11,6 +11,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "ep.h"
+#include "iwcm.h"
 #include "qp.h"
 
 /* iw_cm's events hold private data lengths and read depths in 8 bits. */

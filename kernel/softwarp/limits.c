@@ -11,7 +11,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "softwarp.h"
+#include "device.h"
 
 static uint limit_of(enum swp_limit what)
 {

@@ -25,6 +25,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "ep.h"
+#include "iwcm.h"
 
 /* Hash table of the sources of a listener's pending connections */
 #define SWP_SOURCES		64

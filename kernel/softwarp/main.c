@@ -6,8 +6,10 @@
 #include <linux/module.h>
 #include <rdma/rdma_netlink.h>
 
+#include "crc.h"
+#include "device.h"
+#include "iwcm.h"
 #include "qp.h"
-#include "verbs.h"
 
 #ifdef CONFIG_HIGHMEM
 #error "softwarp reaches every page by its kernel address: not for kernels with CONFIG_HIGHMEM"

@@ -8,7 +8,7 @@
 #include <linux/string.h>
 #include <linux/sysfs.h>
 
-#include "verbs.h"
+#include "device.h"
 #include "proto/mpa.h"
 
 /* Attributes that are a word out of a list: its index, plus first, is kept */

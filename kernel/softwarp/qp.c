@@ -9,8 +9,11 @@
 #include <linux/slab.h>
 #include <linux/tcp.h>
 
+#include "iwcm.h"
 #include "qp.h"
+#include "reads.h"
 #include "trace.h"
+#include "proto/mpa.h"
 
 struct workqueue_struct *swp_wq;
 struct workqueue_struct *swp_user_wq;
@@ -52,11 +55,6 @@ void swp_qp_put(struct swp_qp *qp)
 {
 	if (refcount_dec_and_test(&qp->ref))
 		complete(&qp->idle);
-}
-
-struct ib_qp *swp_qp_to_ib(struct swp_qp *qp)
-{
-	return &qp->base;
 }
 
 /* The LLP's memory outlives its last reference by a grace period. */
@@ -501,8 +499,8 @@ static void llp_state_change(struct swp_llp *llp)
 		if (!qp->vendor_err && qp->state == SWP_QP_RTS)
 			qp->vendor_err = lost;
 		if (!err && (qp->state == SWP_QP_RTS ||
-			     qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
-			     swp_rx_unfinished(qp)))
+			     qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
+			     swp_rx_unfinished(&qp->rx)))
 			err = -ECONNRESET;
 		swp_qp_dead(qp, err);
 		return;
@@ -512,8 +510,8 @@ static void llp_state_change(struct swp_llp *llp)
 
 	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
 	if (would_step(qp, SWP_QP_PEER_FIN)) {
-		if (qp->orq_prod != qp->orq_cons || qp->rx.in_msg ||
-		    swp_rx_unfinished(qp) || (qp->tx.fenced && sq_waiting(qp))) {
+		if (qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
+		    swp_rx_unfinished(&qp->rx) || (qp->tx.fenced && sq_waiting(qp))) {
 			/* and nobody is left to send a Terminate to */
 			qp->vendor_err = lost;
 			swp_qp_dead(qp, -ECONNRESET);

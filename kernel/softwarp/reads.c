@@ -10,7 +10,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "qp.h"
+#include "reads.h"
 
 /* Entries of a ring when it is made */
 #define SWP_READS_MIN	4
@@ -48,30 +48,30 @@ static bool grow(struct swp_qp *qp, void **ring, u32 *size, u32 cons,
 
 static bool grow_irq(struct swp_qp *qp)
 {
-	void *ring = qp->irq;
-	bool ok = grow(qp, &ring, &qp->irq_size, qp->irq_cons,
-		       sizeof(*qp->irq));
+	void *ring = qp->iread;
+	bool ok = grow(qp, &ring, &qp->iread_size, qp->iread_cons,
+		       sizeof(*qp->iread));
 
-	qp->irq = ring;
+	qp->iread = ring;
 	return ok;
 }
 
-static bool grow_orq(struct swp_qp *qp)
+static bool grow_oreads(struct swp_qp *qp)
 {
-	void *ring = qp->orq;
-	bool ok = grow(qp, &ring, &qp->orq_size, qp->orq_cons,
-		       sizeof(*qp->orq));
+	void *ring = qp->oread;
+	bool ok = grow(qp, &ring, &qp->oread_size, qp->oread_cons,
+		       sizeof(*qp->oread));
 
-	qp->orq = ring;
+	qp->oread = ring;
 	return ok;
 }
 
 /* @ird, @ord: what was agreed; a Read RTR has its place in it.  0 or -ENOMEM. */
 int swp_reads_init(struct swp_qp *qp, u16 ird, u16 ord)
 {
-	if (ird && !qp->irq && !grow_irq(qp))
+	if (ird && !qp->iread && !grow_irq(qp))
 		return -ENOMEM;
-	if (ord && !qp->orq && !grow_orq(qp))
+	if (ord && !qp->oread && !grow_oreads(qp))
 		return -ENOMEM;
 	return 0;
 }
@@ -80,39 +80,39 @@ void swp_reads_free(struct swp_qp *qp)
 {
 	u32 i;
 
-	for (i = 0; i < qp->orq_size; i++)
-		kvfree(qp->orq[i].more);
-	kvfree(qp->orq);
-	kvfree(qp->irq);
-	qp->orq = NULL;
-	qp->irq = NULL;
-	qp->orq_size = 0;
-	qp->irq_size = 0;
+	for (i = 0; i < qp->oread_size; i++)
+		kvfree(qp->oread[i].more);
+	kvfree(qp->oread);
+	kvfree(qp->iread);
+	qp->oread = NULL;
+	qp->iread = NULL;
+	qp->oread_size = 0;
+	qp->iread_size = 0;
 }
 
 /*
  * Is there memory for one more request of the peer, if it may issue one?  To be
  * asked before anything is taken from the stream.
  */
-bool swp_irq_grow(struct swp_qp *qp)
+bool swp_iread_grow(struct swp_qp *qp)
 {
-	return qp->irq_size >= qp->sp.ird || grow_irq(qp);
+	return qp->iread_size >= qp->sp.ird || grow_irq(qp);
 }
 
 /*
  * Is there a place for one more request of ours, with @num_sge parts?  False: it
  * waits for a response, or, with tx.no_mem set, for memory.
  */
-bool swp_orq_room(struct swp_qp *qp, u32 num_sge)
+bool swp_oread_room(struct swp_qp *qp, u32 num_sge)
 {
-	u32 n = qp->orq_prod - qp->orq_cons;
-	struct swp_orq *o;
+	u32 n = qp->oread_prod - qp->oread_cons;
+	struct swp_oread *o;
 
 	if (n >= qp->sp.ord)
 		return false;
-	if (n == qp->orq_size && !grow_orq(qp))
+	if (n == qp->oread_size && !grow_oreads(qp))
 		goto no_mem;
-	o = swp_orq(qp, qp->orq_prod);
+	o = swp_oread(qp, qp->oread_prod);
 	if (num_sge <= 1 || o->more)
 		return true;
 	/* the number is the program's to change: enough for any that passes */
@@ -125,9 +125,9 @@ no_mem:
 }
 
 /* The oldest request of ours has its response. */
-void swp_orq_done(struct swp_qp *qp)
+void swp_oread_done(struct swp_qp *qp)
 {
-	struct swp_orq *o = swp_orq(qp, qp->orq_cons++);
+	struct swp_oread *o = swp_oread(qp, qp->oread_cons++);
 
 	if (unlikely(o->more)) {
 		kvfree(o->more);

@@ -8,7 +8,7 @@
 #include <rdma/rdma_netlink.h>
 
 #include "qp.h"
-#include "verbs.h"
+#include "restrack.h"
 
 static int put_ring(struct sk_buff *msg, const char *prod_name,
 		    const char *kick_name, const struct swp_ring *r)
@@ -88,11 +88,11 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	    put_ring(msg, "rq_posted", "rq_kick", &qp->rq) ||
 	    rdma_nl_put_driver_u32(msg, "rq_taken", READ_ONCE(qp->rq_cons)) ||
 	    rdma_nl_put_driver_u32(msg, "reads_in",
-				   READ_ONCE(qp->irq_prod) -
-				   READ_ONCE(qp->irq_cons)) ||
+				   READ_ONCE(qp->iread_prod) -
+				   READ_ONCE(qp->iread_cons)) ||
 	    rdma_nl_put_driver_u32(msg, "reads_out",
-				   READ_ONCE(qp->orq_prod) -
-				   READ_ONCE(qp->orq_cons)) ||
+				   READ_ONCE(qp->oread_prod) -
+				   READ_ONCE(qp->oread_cons)) ||
 	    rdma_nl_put_driver_u32(msg, "ack_waiting",
 				   READ_ONCE(qp->ack_waiting)) ||
 	    rdma_nl_put_driver_u32(msg, "tx_pending",

@@ -14,9 +14,11 @@
 #include <linux/slab.h>
 #include <net/tcp.h>
 
-#include "qp.h"
+#include "crc.h"
+#include "reads.h"
 #include "skbcur.h"
 #include "trace.h"
+#include "proto/mpa.h"
 
 /* One FPDU that is being worked on, for the Terminate that it may earn */
 struct rx_fpdu {
@@ -55,8 +57,8 @@ static bool rqe_posted(const struct swp_qp *qp)
 /* Is a response of this kind the next that we wait for? */
 static bool awaits(const struct swp_qp *qp, bool atomic)
 {
-	return qp->orq_cons != qp->orq_prod &&
-	       swp_orq(qp, qp->orq_cons)->atomic == atomic;
+	return qp->oread_cons != qp->oread_prod &&
+	       swp_oread(qp, qp->oread_cons)->atomic == atomic;
 }
 
 /*
@@ -77,7 +79,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 		mo = rx->in_msg ? rx->mo : 0;
 		break;
 	case SWP_QN_READ_REQ:
-		buffer = qp->irq_prod - qp->irq_cons < qp->sp.ird;
+		buffer = qp->iread_prod - qp->iread_cons < qp->sp.ird;
 		break;
 	case SWP_QN_ATOMIC_RESP:
 		buffer = awaits(qp, true);
@@ -219,44 +221,6 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 }
 
 /* Send family --------------------------------------------------------------*/
-
-int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
-		  u32 max_sge, u32 *left)
-{
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
-	struct swp_rqe rqe;
-	const void *src;
-	u64 space = 0;
-	u32 i, prod;
-	int ret = 0;
-
-	/* pairs with the poster's release of prod */
-	prod = smp_load_acquire(&ctrl->prod);
-	if (prod == cons)
-		return -ENOBUFS;
-	if (prod - cons > ring->entries)
-		return -EINVAL;
-	*left = prod - cons - 1;
-	src = swp_ring_slot(ring, cons);
-	memcpy(&rqe, src, sizeof(rqe));
-	barrier();	/* the copy is what is checked and used */
-	rx->wr_id = rqe.wr_id;
-	rx->in_msg = true;
-	rx->num_sge = rqe.num_sge;
-	rx->sge_i = 0;
-	rx->sge_off = 0;
-	if (rqe.num_sge > max_sge) {
-		rx->num_sge = 0;
-		ret = -EINVAL;
-	}
-	memcpy(rx->sge, src + sizeof(rqe), rx->num_sge * sizeof(*rx->sge));
-	barrier();	/* as above */
-	for (i = 0; i < rx->num_sge; i++)
-		space += rx->sge[i].length;
-	/* no message is longer than MO can count */
-	rx->space = min_t(u64, space, U32_MAX);
-	return ret;
-}
 
 /* Takes the next receive request of the QP, see swp_rqe_fetch(). */
 static int take_rqe(struct swp_qp *qp)
@@ -444,10 +408,10 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 			return reject(qp, f, swp_fault_source(ret));
 	}
 	rx->msn[SWP_QN_READ_REQ]++;
-	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
+	*swp_iread(qp, qp->iread_prod) = (struct swp_iread){
 		.read = r,
 	};
-	qp->irq_prod++;
+	qp->iread_prod++;
 	return 0;
 }
 
@@ -476,17 +440,17 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 	if (ret)
 		return reject(qp, f, swp_fault_source(ret));
 	qp->rx.msn[SWP_QN_READ_REQ]++;
-	*swp_irq(qp, qp->irq_prod) = (struct swp_irq){
+	*swp_iread(qp, qp->iread_prod) = (struct swp_iread){
 		.is_atomic = true,
 		.atomic = a,
 	};
-	qp->irq_prod++;
+	qp->iread_prod++;
 	return 0;
 }
 
 static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 {
-	struct swp_orq *o = swp_orq(qp, qp->orq_cons);
+	struct swp_oread *o = swp_oread(qp, qp->oread_cons);
 	const struct swp_seg *s = &f->seg;
 	u8 buf[SWP_ATOMIC_RESP_LEN];
 	struct swp_slot *slot;
@@ -504,11 +468,11 @@ static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	slot = &qp->slots[o->slot & qp->sq.mask];
 	swp_cur_flat(&flat, (u8 *)&old, sizeof(old));
-	if (place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
+	if (place_sges(qp, swp_oread_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
 		       &flat, sizeof(old)))
 		return fail_request(qp, slot);
 	qp->rx.msn[SWP_QN_ATOMIC_RESP]++;
-	swp_orq_done(qp);
+	swp_oread_done(qp);
 	slot->state = SWP_SLOT_DONE;
 	swp_sq_complete(qp);
 	return 0;
@@ -518,12 +482,12 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 {
 	const struct swp_seg *s = &f->seg;
 	struct swp_slot *slot;
-	struct swp_orq *o;
+	struct swp_oread *o;
 	int ret;
 
 	if (!awaits(qp, false))
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
-	o = swp_orq(qp, qp->orq_cons);
+	o = swp_oread(qp, qp->oread_cons);
 	/* RFC 5040 section 5.2.2 allows these checks, and they cost nothing */
 	if (s->payload && s->stag != o->sink_stag)
 		return reject(qp, f, SWP_FAULT_DDP_INVALID_STAG);
@@ -531,7 +495,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	    (s->payload && s->to != o->sink_to + o->done) ||
 	    (s->last && s->payload != o->size - o->done))
 		return reject(qp, f, SWP_FAULT_DDP_BOUNDS);
-	ret = place_sges(qp, swp_orq_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
+	ret = place_sges(qp, swp_oread_sge(o), o->num_sge, &o->sge_i, &o->sge_off,
 			 &f->payload, s->payload);
 	o->done += s->payload;
 	if (!ret && s->last && o->inv)
@@ -540,7 +504,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 		return fail_request(qp, &qp->slots[o->slot & qp->sq.mask]);
 	if (!s->last)
 		return 0;
-	swp_orq_done(qp);
+	swp_oread_done(qp);
 	if (o->slot != U32_MAX) {
 		slot = &qp->slots[o->slot & qp->sq.mask];
 		slot->state = SWP_SLOT_DONE;
@@ -554,12 +518,12 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 /* The read with this MSN; U32_MAX when it is not outstanding */
 static u32 read_of_msn(const struct swp_qp *qp, u32 msn)
 {
-	u32 n = qp->orq_prod - qp->orq_cons;
+	u32 n = qp->oread_prod - qp->oread_cons;
 	u32 first = qp->tx.rreq_msn - n;
 
 	if (msn - first >= n)
 		return U32_MAX;
-	return swp_orq(qp, qp->orq_cons + (msn - first))->slot;
+	return swp_oread(qp, qp->oread_cons + (msn - first))->slot;
 }
 
 /*
@@ -576,8 +540,8 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 	if (seg && (seg->opcode == SWP_RDMAP_READ_REQ ||
 		    seg->opcode == SWP_RDMAP_ATOMIC_REQ))
 		return read_of_msn(qp, seg->msn);
-	if (!seg && read && qp->orq_cons != qp->orq_prod)
-		return swp_orq(qp, qp->orq_cons)->slot;
+	if (!seg && read && qp->oread_cons != qp->oread_prod)
+		return swp_oread(qp, qp->oread_cons)->slot;
 	write = seg && seg->opcode == SWP_RDMAP_WRITE;
 	for (i = qp->sq_done; i != qp->sq_tx; i++) {
 		s = &qp->slots[i & qp->sq.mask];
@@ -867,7 +831,7 @@ static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
 		struct swp_cur at = c;
 		u8 l[2];
 
-		if (unlikely(!swp_irq_room(qp))) {
+		if (unlikely(!swp_iread_room(qp))) {
 			starve(desc);
 			return pos;
 		}
@@ -999,7 +963,7 @@ static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
 		return len;
 	swp_cur_skb(&c, skb, off);
 	while (pos < len && !rx->swallow) {
-		ret = swp_irq_room(qp) ? take_marked(qp, &c, len - pos) :
+		ret = swp_iread_room(qp) ? take_marked(qp, &c, len - pos) :
 					 -ENOMEM;
 		if (ret == -ENOMEM) {
 			starve(desc);

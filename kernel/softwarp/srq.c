@@ -5,8 +5,9 @@
  */
 #include <linux/slab.h>
 
-#include "qp.h"
-#include "verbs.h"
+#include "device.h"
+#include "rx.h"
+#include "srq.h"
 
 static void srq_event(struct swp_srq *srq, enum ib_event_type type)
 {

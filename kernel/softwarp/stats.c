@@ -5,7 +5,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "qp.h"
-#include "verbs.h"
+#include "stats.h"
 
 static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_TX_FPDU]		= { .name = "tx_fpdu" },

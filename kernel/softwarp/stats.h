@@ -60,6 +60,8 @@ struct swp_qp_stats {
 	u64 v[SWP_STAT_QP_COUNT];
 };
 
+struct ib_device;
+struct rdma_hw_stats;
 struct swp_device;
 
 /* A Terminate was sent, or came.  Any context. */
@@ -70,5 +72,11 @@ void swp_stat_terminate(struct swp_device *dev, bool sent,
 #define swp_stat_add(dev, id, n) \
 	this_cpu_add((dev)->stats->v[SWP_STAT_##id], (n))
 #define swp_stat_inc(dev, id)	swp_stat_add(dev, id, 1)
+
+/* Verbs */
+struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
+struct rdma_hw_stats *swp_alloc_qp_stats(void);
+int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		       u32 port, int index);
 
 #endif /* SWP_STATS_H */

@@ -17,8 +17,10 @@
 #include <linux/skbuff.h>
 #include <net/tcp.h>
 
-#include "qp.h"
+#include "crc.h"
+#include "reads.h"
 #include "trace.h"
+#include "proto/mpa.h"
 
 /* Most parts of a request that is sent by reference */
 #define SWP_ZCOPY_SGE	4
@@ -366,7 +368,7 @@ static void atomic_request(struct swp_tx *tx, u32 id)
 static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct swp_orq *o = swp_orq(qp, qp->orq_prod);
+	struct swp_oread *o = swp_oread(qp, qp->oread_prod);
 	struct swp_sge *sge = tx_sge(tx);
 	struct swp_rreq r;
 
@@ -377,11 +379,11 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	o->size = tx->len;
 	o->done = 0;
 	o->inv = tx->sqe.opcode == SWP_OP_READ_INV;
-	o->inv_stag = tx->sqe.inv_stag;
+	o->inv_stag = tx->sqe.imm_inv;
 	o->num_sge = tx->sqe.num_sge;
 	o->sge_i = 0;
 	o->sge_off = 0;
-	memcpy(swp_orq_sge(o), sge, o->num_sge * sizeof(*sge));
+	memcpy(swp_oread_sge(o), sge, o->num_sge * sizeof(*sge));
 	/*
 	 * The response is placed by this record, whatever STag it carries, so
 	 * that a sink may have many parts and needs no remote right: the STag
@@ -389,7 +391,7 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	 */
 	o->sink_stag = o->num_sge ? sge[0].lkey : 0;
 	o->sink_to = o->num_sge ? sge[0].addr : 0;
-	qp->orq_prod++;
+	qp->oread_prod++;
 	s->state = SWP_SLOT_WAIT_RESP;
 	tx->kind = SWP_TX_CTRL;
 	if (o->atomic) {
@@ -416,7 +418,7 @@ static void immediate(struct swp_tx *tx)
 
 	/* four octets of it are the verbs' */
 	memset(data, 0, SWP_IMM_LEN);
-	memcpy(data, &tx->sqe.inv_stag, sizeof(tx->sqe.inv_stag));
+	memcpy(data, &tx->sqe.imm_inv, sizeof(tx->sqe.imm_inv));
 	if (tx->sqe.opcode == SWP_OP_SEND_IMM)
 		data[SWP_IMM_LEN - 1] = SWP_IMM_ALONE;
 	tx->opcode = tx->sqe.flags & SWP_WQE_SOLICITED ? SWP_RDMAP_IMM_SE :
@@ -450,7 +452,7 @@ static int run_local(struct swp_qp *qp)
 		return swp_mr_fast_reg(qp, e->rkey, e->remote_addr) ?
 		       IB_WC_MW_BIND_ERR : 0;
 	case SWP_OP_LOCAL_INV:
-		return swp_mr_local_inv(qp, e->inv_stag) ?
+		return swp_mr_local_inv(qp, e->imm_inv) ?
 		       IB_WC_LOC_QP_OP_ERR : 0;
 	case SWP_OP_BIND_MW:
 		return swp_mw_bind(qp, e->rkey,
@@ -514,9 +516,9 @@ static bool next_sqe(struct swp_qp *qp)
 	op = READ_ONCE(e->opcode);
 	flags = READ_ONCE(e->flags);
 	/* the queue may have a place more, for an RTR */
-	if (((flags & SWP_WQE_FENCE) && qp->orq_prod != qp->orq_cons) ||
+	if (((flags & SWP_WQE_FENCE) && qp->oread_prod != qp->oread_cons) ||
 	    (is_read(op) && qp->sp.ord &&
-	     !swp_orq_room(qp, READ_ONCE(e->num_sge)))) {
+	     !swp_oread_room(qp, READ_ONCE(e->num_sge)))) {
 		tx->held = true;
 		return false;
 	}
@@ -562,7 +564,7 @@ static bool next_sqe(struct swp_qp *qp)
 		tx->opcode = send_opcode(&tx->sqe);
 		tx->hdr_len = SWP_UNTAGGED_LEN;
 		tx->stag = tx->sqe.opcode == SWP_OP_SEND_INV ?
-			   tx->sqe.inv_stag : 0;
+			   tx->sqe.imm_inv : 0;
 		tx->msn = tx->send_msn++;
 		s->wire_id = tx->msn;
 		break;
@@ -578,7 +580,7 @@ static bool next_sqe(struct swp_qp *qp)
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
 		 */
-		if (!swp_orq_room(qp, tx->sqe.num_sge)) {
+		if (!swp_oread_room(qp, tx->sqe.num_sge)) {
 			local_error(qp, IB_WC_LOC_QP_OP_ERR);
 			return false;
 		}
@@ -616,7 +618,7 @@ static bool next_sqe(struct swp_qp *qp)
 /* The request whose turn it is can't be answered any more. */
 static void rresp_error(struct swp_qp *qp, int err)
 {
-	const struct swp_irq *q = swp_irq(qp, qp->irq_cons);
+	const struct swp_iread *q = swp_iread(qp, qp->iread_cons);
 	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
 	struct swp_rreq w = q->read;
 
@@ -629,7 +631,7 @@ static void rresp_error(struct swp_qp *qp, int err)
 						SWP_RDMAP_READ_REQ,
 			    true, 0, SWP_QN_READ_REQ,
 			    qp->rx.msn[SWP_QN_READ_REQ] -
-			    (qp->irq_prod - qp->irq_cons), 0);
+			    (qp->iread_prod - qp->iread_cons), 0);
 	if (qp->sp.accept & SWP_ACCEPT_RDMAC)
 		swp_seg_make_rdmac(ddp);
 	qp->tx.kind = SWP_TX_NONE;
@@ -660,7 +662,7 @@ static bool atomic_response(struct swp_qp *qp, const struct swp_atomic *a)
 	swp_atomic_resp_encode(tx->ctrl + SWP_UNTAGGED_LEN, a->id, old);
 	tx->kind = SWP_TX_CTRL;
 	tx->ctrl_len = SWP_UNTAGGED_LEN + SWP_ATOMIC_RESP_LEN;
-	qp->irq_cons++;
+	qp->iread_cons++;
 	return true;
 }
 
@@ -668,11 +670,11 @@ static bool next_rresp(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	const struct swp_rreq *r;
-	const struct swp_irq *q;
+	const struct swp_iread *q;
 
-	if (qp->irq_cons == qp->irq_prod)
+	if (qp->iread_cons == qp->iread_prod)
 		return false;
-	q = swp_irq(qp, qp->irq_cons);
+	q = swp_iread(qp, qp->iread_cons);
 	if (q->is_atomic)
 		return atomic_response(qp, &q->atomic);
 	r = &q->read;
@@ -699,7 +701,7 @@ static void next_rtr(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	struct swp_rreq r = { .sink_stag = 1, .src_stag = 1 };
-	struct swp_orq *o;
+	struct swp_oread *o;
 	u8 kind = tx->rtr;
 
 	tx->rtr = 0;
@@ -710,11 +712,11 @@ static void next_rtr(struct swp_qp *qp)
 		ctrl_fpdu(tx, SWP_UNTAGGED_LEN);
 		break;
 	case SWP_RTR_READ:
-		o = swp_orq(qp, qp->orq_prod);
-		memset(o, 0, offsetof(struct swp_orq, one));
+		o = swp_oread(qp, qp->oread_prod);
+		memset(o, 0, offsetof(struct swp_oread, one));
 		o->slot = U32_MAX;
 		o->sink_stag = 1;
-		qp->orq_prod++;
+		qp->oread_prod++;
 		swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
 				    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
 		swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
@@ -778,7 +780,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 
 	if (tx->kind == SWP_TX_RRESP) {
 		const struct swp_rreq *r =
-			&swp_irq(qp, qp->irq_cons)->read;
+			&swp_iread(qp, qp->iread_cons)->read;
 
 		mr = swp_mr_get(qp->dev, r->src_stag);
 		if (!mr)
@@ -936,7 +938,7 @@ static int add_fpdu(struct swp_qp *qp)
 	tx->pos = (tx->pos + fpdu) % tx->mss;
 	if (last) {
 		if (tx->kind == SWP_TX_RRESP)
-			qp->irq_cons++;
+			qp->iread_cons++;
 		if (tx->kind == SWP_TX_SQE && tx->imm_next)
 			immediate(tx);
 		else
@@ -1195,9 +1197,9 @@ static void tx_idle(struct swp_qp *qp)
 	/* reads that are out keep the stream open, too */
 	if (qp->sq.entries &&
 	    (qp->sq_tx != READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) ||
-	     qp->orq_prod != qp->orq_cons))
+	     qp->oread_prod != qp->oread_cons))
 		return;
-	if (qp->irq_prod != qp->irq_cons)
+	if (qp->iread_prod != qp->iread_cons)
 		return;
 	tx->shut = true;
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
@@ -1235,7 +1237,7 @@ static bool tx_due(const struct swp_qp *qp)
 {
 	const struct swp_tx *tx = &qp->tx;
 
-	return qp->irq_prod != qp->irq_cons || tx->term_pending ||
+	return qp->iread_prod != qp->iread_cons || tx->term_pending ||
 	       tx->rtr || qp->state == SWP_QP_TERMINATE ||
 	       (tx->fin_wanted && !tx->shut);
 }

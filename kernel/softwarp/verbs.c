@@ -10,7 +10,11 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/restrack.h>
 
+#include "counter.h"
+#include "device.h"
+#include "iwcm.h"
 #include "qp.h"
+#include "restrack.h"
 #include "verbs.h"
 
 /* Device and port --------------------------------------------------------- */
@@ -437,15 +441,6 @@ static int copy_inline(struct swp_sqe *e, void *dst, u32 max,
 	return 0;
 }
 
-static void copy_sges(struct swp_sge *dst, const struct ib_sge *src, int num)
-{
-	for (; num; num--, dst++, src++) {
-		dst->addr = src->addr;
-		dst->lkey = src->lkey;
-		dst->length = src->length;
-	}
-}
-
 static int fill_atomic(struct swp_qp *qp, struct swp_sqe *e,
 		       const struct ib_send_wr *wr)
 {
@@ -460,7 +455,7 @@ static int fill_atomic(struct swp_qp *qp, struct swp_sqe *e,
 	e->remote_addr = a->remote_addr;
 	e->rkey = a->rkey;
 	e->num_sge = 1;
-	copy_sges(sge, wr->sg_list, 1);
+	swp_copy_sges(sge, wr->sg_list, 1);
 	ops->data = cas ? a->swap : a->compare_add;
 	ops->compare = cas ? a->compare_add : 0;
 	return 0;
@@ -485,7 +480,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		break;
 	case IB_WR_SEND_WITH_INV:
 		e->opcode = SWP_OP_SEND_INV;
-		e->inv_stag = wr->ex.invalidate_rkey;
+		e->imm_inv = wr->ex.invalidate_rkey;
 		break;
 	case IB_WR_RDMA_WRITE:
 		e->opcode = SWP_OP_WRITE;
@@ -501,11 +496,11 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		e->opcode = SWP_OP_WRITE_IMM;
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
-		e->inv_stag = (__force u32)wr->ex.imm_data;
+		e->imm_inv = (__force u32)wr->ex.imm_data;
 		break;
 	case IB_WR_SEND_WITH_IMM:
 		e->opcode = SWP_OP_SEND_IMM;
-		e->inv_stag = (__force u32)wr->ex.imm_data;
+		e->imm_inv = (__force u32)wr->ex.imm_data;
 		break;
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
@@ -520,7 +515,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		e->opcode = SWP_OP_READ_INV;
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
-		e->inv_stag = wr->sg_list[0].lkey;
+		e->imm_inv = wr->sg_list[0].lkey;
 		break;
 	case IB_WR_REG_MR:
 		/* the region is found by its key, as with every other request */
@@ -530,7 +525,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		return reg_wr(wr)->mr->pd == qp->base.pd ? 0 : -EINVAL;
 	case IB_WR_LOCAL_INV:
 		e->opcode = SWP_OP_LOCAL_INV;
-		e->inv_stag = wr->ex.invalidate_rkey;
+		e->imm_inv = wr->ex.invalidate_rkey;
 		return 0;
 	default:
 		return -EOPNOTSUPP;
@@ -542,7 +537,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		return copy_inline(e, sge, qp->max_inline, wr);
 	}
 	e->num_sge = wr->num_sge;
-	copy_sges(sge, wr->sg_list, wr->num_sge);
+	swp_copy_sges(sge, wr->sg_list, wr->num_sge);
 	return 0;
 }
 
@@ -591,37 +586,6 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	smp_mb();
 	if (READ_ONCE(ctrl->kick))
 		swp_qp_kick(qp);
-	return ret;
-}
-
-int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
-		 const struct ib_recv_wr **bad)
-{
-	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
-	u32 prod = ctrl->prod;
-	struct swp_rqe *e;
-	int ret = 0;
-
-	for (; wr; wr = wr->next) {
-		/* pairs with the engine's release of cons */
-		if (prod - smp_load_acquire(&ctrl->cons) >= ring->entries) {
-			ret = -ENOMEM;
-			break;
-		}
-		if (wr->num_sge < 0 || wr->num_sge > max_sge) {
-			ret = -EINVAL;
-			break;
-		}
-		e = swp_ring_slot(ring, prod);
-		e->wr_id = wr->wr_id;
-		e->num_sge = wr->num_sge;
-		copy_sges((struct swp_sge *)(e + 1), wr->sg_list, wr->num_sge);
-		prod++;
-	}
-	/* pairs with the engine's acquire load of prod */
-	smp_store_release(&ctrl->prod, prod);
-	if (ret)
-		*bad = wr;
 	return ret;
 }
 
@@ -687,7 +651,6 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	return &qp->base;
 }
 
-/* Those whose parameters differ from kernel to kernel are in compat.h. */
 const struct ib_device_ops swp_dev_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = SWP_DRIVER_ID,
@@ -754,3 +717,23 @@ const struct ib_device_ops swp_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, swp_srq, base),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, swp_ucontext, base),
 };
+
+SWP_OP_COUNTER_BIND(counter_bind, swp_counter_bind)
+SWP_OP_COUNTER_UNBIND(counter_unbind, swp_counter_unbind)
+SWP_OP_CREATE_CQ(create_cq, swp_create_cq)
+SWP_OP_REG_USER_MR(reg_user_mr, swp_reg_user_mr)
+SWP_OP_RESIZE_CQ(resize_cq, swp_resize_cq)
+
+void swp_set_version_ops(struct ib_device *ibdev)
+{
+	static const struct ib_device_ops ops = {
+		.counter_bind_qp = counter_bind,
+		.counter_unbind_qp = counter_unbind,
+		.create_cq = create_cq,
+		.reg_user_mr = reg_user_mr,
+		SWP_SET_RESIZE_CQ(resize_cq),
+		SWP_SET_COUNTER_INIT
+	};
+
+	ib_set_device_ops(ibdev, &ops);
+}

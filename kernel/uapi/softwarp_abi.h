@@ -157,18 +157,18 @@ enum swp_opcode {
 	SWP_OP_READ		= 1,
 	SWP_OP_SEND		= 2,
 	SWP_OP_SEND_INV		= 3,
-	SWP_OP_LOCAL_INV	= 4,	/* inv_stag: our own */
+	SWP_OP_LOCAL_INV	= 4,	/* imm_inv: our own */
 	SWP_OP_BIND_MW		= 5,	/* see struct swp_bind */
 	SWP_OP_FETCH_ADD	= 6,	/* see struct swp_operands */
 	SWP_OP_CMP_SWAP		= 7,
-	SWP_OP_WRITE_IMM	= 8,	/* inv_stag: the immediate data */
+	SWP_OP_WRITE_IMM	= 8,	/* imm_inv: the immediate data */
 	SWP_OP_SEND_IMM		= 9,	/* the same; no data but that */
 	/* user space may post the above only */
 	SWP_OP_USER_MAX		= SWP_OP_SEND_IMM,
 	SWP_OP_RECV		= 16,	/* in CQEs */
 	SWP_OP_RECV_IMM		= 17,	/* in CQEs: behind a WRITE_IMM */
 	SWP_OP_REG_MR		= 32,	/* kernel consumers */
-	SWP_OP_READ_INV		= 33,	/* inv_stag: our own, invalidated then */
+	SWP_OP_READ_INV		= 33,	/* imm_inv: our own, invalidated then */
 };
 
 enum swp_wqe_flags {
@@ -191,7 +191,7 @@ struct swp_sqe {
 	 * SEND_INV: STag to invalidate at the peer.  *_IMM: the immediate data,
 	 * four octets as they are to be sent.
 	 */
-	__u32 inv_stag;
+	__u32 imm_inv;
 };
 
 /*

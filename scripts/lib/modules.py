@@ -91,7 +91,8 @@ def kunit(kernel: kernels.Kernel) -> list[Path]:
         if not directory.is_dir():
             raise Failure("there are no KUnit suites in tests/kunit")
         _make(kernel, directory, "kunit")
-        return sorted(directory.glob("*.ko"))
+        # not those that an earlier tree has left there
+        return sorted(directory / f"{Path(line).stem}.ko" for line in (directory / "modules.order").read_text().split())
 
 
 def provoke(kernel: kernels.Kernel) -> Path:

@@ -744,7 +744,7 @@ TEST(HostileRings, RequestsThatOnlyTheKernelMayPost) {
         {"LOCAL_INV of nothing",
          [](swp_sqe *sqe) {
              sqe->opcode = SWP_OP_LOCAL_INV;
-             sqe->inv_stag = 0x41414141;
+             sqe->imm_inv = 0x41414141;
          }},
         {"LOCAL_INV with SGEs",
          [](swp_sqe *sqe) {

@@ -237,7 +237,7 @@ struct Windows {
     void bind_type_2(const SendRing &ring) const {
         swp_bind what = bind();
         swp_sqe invalidate = request(SWP_OP_LOCAL_INV);
-        invalidate.inv_stag = type_2->rkey;
+        invalidate.imm_inv = type_2->rkey;
         ring.fill(request(SWP_OP_BIND_MW, type_2->rkey), &what, sizeof(what), 2, 0);
         ring.fill(invalidate, nullptr, 0, 2, 1);
     }

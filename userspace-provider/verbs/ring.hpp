@@ -392,15 +392,15 @@ class SendQueue {
         case SWP_OP_WRITE_IMM:
             sqe.remote_addr = wr.wr.rdma.remote_addr;
             sqe.rkey = wr.wr.rdma.rkey;
-            sqe.inv_stag = wr.imm_data;
+            sqe.imm_inv = wr.imm_data;
             break;
-        case SWP_OP_SEND_INV: sqe.inv_stag = wr.invalidate_rkey; break;
+        case SWP_OP_SEND_INV: sqe.imm_inv = wr.invalidate_rkey; break;
         case SWP_OP_SEND_IMM:
-            sqe.inv_stag = wr.imm_data;
+            sqe.imm_inv = wr.imm_data;
             if (num_sge > max_sge_)
                 return EINVAL;
             return any_data(wr.sg_list, num_sge) ? EOPNOTSUPP : put_bare(sqe);
-        case SWP_OP_LOCAL_INV: sqe.inv_stag = wr.invalidate_rkey; return put_bare(sqe);
+        case SWP_OP_LOCAL_INV: sqe.imm_inv = wr.invalidate_rkey; return put_bare(sqe);
         case SWP_OP_BIND_MW:
             if (!is_type_2_bind(wr.bind_mw.mw, wr.bind_mw.bind_info))
                 return EINVAL;

@@ -24,7 +24,7 @@ swp_sqe request(swp_opcode opcode) noexcept {
 // @imm: the immediate data or the STag to invalidate
 swp_sqe send_request(swp_opcode opcode, std::uint32_t imm) noexcept {
     swp_sqe sqe = request(opcode);
-    sqe.inv_stag = imm;
+    sqe.imm_inv = imm;
     return sqe;
 }
 

@@ -42,10 +42,10 @@ static int preset(struct ib_device *ibdev)
 	qp->rx.msn[SWP_QN_SEND] = msn;
 	qp->rx.msn[SWP_QN_READ_REQ] = msn;
 	if (reads) {
-		qp->irq_prod = reads;
-		qp->irq_cons = reads;
-		qp->orq_prod = reads;
-		qp->orq_cons = reads;
+		qp->iread_prod = reads;
+		qp->iread_cons = reads;
+		qp->oread_prod = reads;
+		qp->oread_cons = reads;
 	}
 	release_sock(sk);
 	return 0;

@@ -18,7 +18,8 @@
 #include <net/sock.h>
 #include <rdma/ib_verbs.h>
 
-#include "softwarp/softwarp.h"
+#include "softwarp/device.h"
+#include "softwarp/qp.h"
 #include "include/startup.h"
 
 #define LINE		"HELLO: the last streaming octet is the newline\n"

@@ -80,11 +80,11 @@ void build(Actor &actor, const Object &qp, Random &random, uint8_t *out, uint32_
         sqe.remote_addr += random.below(far.length - total);
     sqe.num_sge = static_cast<uint16_t>(sge_count);
     switch (sqe.opcode) {
-    case SWP_OP_SEND_INV: sqe.inv_stag = far.rkey; break;
+    case SWP_OP_SEND_INV: sqe.imm_inv = far.rkey; break;
     case SWP_OP_SEND_IMM: sqe.num_sge = 0; break;
     case SWP_OP_LOCAL_INV: {
         auto mw = actor.any_below(kMw, qp.fd, qp.parent, random);
-        sqe.inv_stag = mw ? mw->number : static_cast<uint32_t>(random.next());
+        sqe.imm_inv = mw ? mw->number : static_cast<uint32_t>(random.next());
         sqe.num_sge = 0;
         break;
     }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The device, what it counts and limits, and what an administrator has set.
+ */
+#ifndef SWP_DEVICE_H
+#define SWP_DEVICE_H
+
+#include <linux/netdevice.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include "compat.h"
+#include "stats.h"
+#include "uapi/softwarp_abi.h"
+
+struct swp_ep;
+struct swp_listener;
+
+/* Limits; the administrator's copies are module parameters (params.c). */
+#define SWP_MAX_ORD		128	/* also the largest IRD */
+#define SWP_MAX_MSG		0x80000000U /* bytes of one message, 2 GiB */
+#define SWP_MAX_QPN		0xffffffU
+#define SWP_MAX_MR		0xffffffU /* STags have 24 bits of index */
+
+/* An OUI that nobody was given, as no vendor is 0: the bit for local ones is set */
+#define SWP_VENDOR_ID		0x025750
+
+struct swp_params {
+	uint max_qp;		/* QPs per device */
+	uint max_cq;		/* CQs per device */
+	uint max_mr;		/* memory regions per device */
+	uint max_pd;		/* protection domains per device */
+	uint max_ucontext;	/* user contexts per device */
+	uint max_srq;		/* shared receive queues per device */
+	uint max_qp_wr;		/* entries of one SQ or RQ */
+	uint max_srq_wr;	/* entries of one shared receive queue */
+	uint max_cqe;		/* entries of one CQ */
+	uint user_share;	/* percent of each max_* for one ordinary user */
+	uint reserved_share;	/* percent that ordinary users leave to others */
+	uint max_pending;	/* MPA handshakes in progress per listener */
+	uint max_pending_source;	/* of those one source's, once half are taken */
+	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
+	uint reply_ms;		/* time for an MPA Reply, milliseconds */
+	/* struct swp_policy of devices to come */
+	uint mpa_rev;
+	uint mpa_crc;
+	uint mpa_markers;
+	uint mpa_fallback;
+	uint mpa_p2p;
+	uint mpa_rtr;
+	uint mpa_rdmac;
+	uint mpa_extensions;
+	uint max_ird;		/* inbound reads per QP */
+	uint tx_poll_us;	/* time a worker watches an empty send queue */
+	uint zcopy_min;		/* bytes of a message from which pages go by reference */
+};
+
+extern struct swp_params swp_params;
+
+/* limits.c: objects that are counted ----------------------------------------- */
+
+enum swp_limit {
+	SWP_LIMIT_QP,
+	SWP_LIMIT_CQ,
+	SWP_LIMIT_SRQ,
+	SWP_LIMIT_MR,		/* regions and windows */
+	SWP_LIMIT_PD,
+	SWP_LIMIT_UCONTEXT,
+	SWP_LIMIT_COUNT
+};
+
+/* What an ordinary user has on a device; as long as that is anything */
+struct swp_owner {
+	u32 uid;		/* in the initial user namespace */
+	u32 num[SWP_LIMIT_COUNT];
+	u32 total;
+};
+
+/* Device ------------------------------------------------------------------- */
+
+enum swp_crc_policy {
+	SWP_CRC_OFF,		/* C=0; used only if the peer asks */
+	SWP_CRC_PREFER,		/* C=1, so it is used */
+	SWP_CRC_REQUIRE,	/* and a peer with C=0 is refused */
+};
+
+/* What start-up asks for and takes, see policy.c; each member is a u8 there */
+struct swp_policy {
+	u8 crc;			/* enum swp_crc_policy */
+	u8 markers;		/* bool: M=1, we want them in what we receive */
+	u8 revision;		/* highest MPA revision offered and accepted */
+	u8 fallback;		/* bool: again with 1 when a peer closes on 2 */
+	u8 p2p;			/* bool: A=1, our initiator sends an RTR */
+	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
+	u8 rdmac;		/* bool: MPA revision 0 is accepted, too */
+	u8 extensions;		/* bool: RFC 7306 is sent and accepted */
+};
+
+struct swp_device {
+	struct ib_device base;		/* first: ib_core allocates it */
+	struct net_device *netdev;	/* held from newlink to dealloc */
+	netdevice_tracker netdev_tracker;
+	union ib_gid gid;
+	struct swp_policy policy;	/* swp_policy_read() */
+
+	struct xarray qps;		/* QP number -> struct swp_qp */
+	u32 qp_next;
+	struct xarray mrs;		/* STag index -> struct swp_mr, RCU */
+	spinlock_t mw_lock;		/* which window is bound to what; bh safe */
+
+	struct mutex limit_mutex;	/* protects the next three; innermost */
+	u32 num[SWP_LIMIT_COUNT];	/* of all users and the kernel */
+	u32 ordinary[SWP_LIMIT_COUNT];	/* of those that are held to a share */
+	struct xarray owners;		/* uid -> struct swp_owner */
+	atomic_t next_cq_id;
+
+	struct swp_stats __percpu *stats;
+	struct xarray counters;		/* id -> struct swp_counter */
+
+	/* connection manager (cm.c) */
+	spinlock_t cm_lock;		/* protects the lists below */
+	struct list_head eps;		/* struct swp_ep */
+	struct list_head listeners;	/* struct swp_listener */
+	u32 num_listeners;		/* that are not freed */
+	bool cm_dead;			/* going away: no new endpoints */
+};
+
+static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct swp_device, base);
+}
+
+/*
+ * swp_count - one more of these, made by the current process for itself if @user
+ * @owner: set to who has it, for swp_uncount(); NULL: counts on the device only
+ * Returns 0, or -ENOMEM at a limit.  Process context.
+ */
+int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
+	      struct swp_owner **owner);
+void swp_uncount(struct swp_device *dev, enum swp_limit what,
+		 struct swp_owner *owner);
+void swp_limits_init(struct swp_device *dev);
+void swp_limits_exit(struct swp_device *dev);
+
+static inline enum ib_atomic_cap swp_atomic_cap(const struct swp_device *dev)
+{
+	return READ_ONCE(dev->policy.extensions) ? IB_ATOMIC_GLOB :
+						   IB_ATOMIC_NONE;
+}
+
+struct swp_ucontext {
+	struct ib_ucontext base;
+	struct swp_device *dev;
+	struct swp_owner *owner;
+};
+
+struct swp_pd {
+	struct ib_pd base;
+	struct swp_owner *owner;
+	u32 qps;		/* in it; dev->mw_lock */
+};
+
+#define to_swp_pd(x)	container_of(x, struct swp_pd, base)
+
+/* device.c: the layer's own life, and the end of a device */
+int swp_device_register(void);
+void swp_device_unregister(void);
+void swp_dealloc_driver(struct ib_device *ibdev);
+
+/* policy.c: any context */
+void swp_policy_init(struct swp_device *dev);
+void swp_policy_read(const struct swp_device *dev, struct swp_policy *p);
+
+extern const struct attribute_group swp_policy_group;
+
+#endif /* SWP_DEVICE_H */

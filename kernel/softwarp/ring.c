@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Rings: their memory, who pays for it, and the requests in receive queues.
+ */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "device.h"
+#include "ring.h"
+#include "rx.h"
+
+/* Memory ------------------------------------------------------------------ */
+
+/*
+ * Pages that may be mapped, zeroed, in one piece here.  Those of a program are
+ * charged to its memory cgroup; when that is full the program gets an error
+ * instead of the attention of the OOM killer.
+ */
+static void *alloc_ring_mem(u32 bytes, bool charge)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL |
+		    __GFP_NOWARN | (charge ? __GFP_ACCOUNT : 0);
+	unsigned int i, n = bytes >> PAGE_SHIFT;
+	struct page **pages;
+	void *mem;
+
+	pages = kvmalloc_array(n, sizeof(*pages),
+			       charge ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (!pages)
+		return NULL;
+	for (i = 0; i < n; i++) {
+		pages[i] = alloc_page(gfp);
+		if (!pages[i])
+			goto err;
+		if (!(i % 64))
+			cond_resched();
+	}
+	/* vfree() gives the pages back, too, and frees the array */
+	mem = vmap(pages, n, VM_MAP | VM_USERMAP | VM_MAP_PUT_PAGES,
+		   PAGE_KERNEL);
+	if (!mem)
+		goto err;
+	return mem;
+
+err:
+	while (i--)
+		__free_page(pages[i]);
+	kvfree(pages);
+	return NULL;
+}
+
+/*
+ * A program's rings stay in memory as its regions do, and count as those: against
+ * RLIMIT_MEMLOCK, in the account that ib_umem_get() keeps.
+ */
+static int lock_pages(struct swp_mmap_entry *e, u64 bytes)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct mm_struct *mm = current->mm;
+	u64 sum;
+
+	e->locked = PAGE_ALIGN(bytes) >> PAGE_SHIFT;
+	sum = atomic64_add_return(e->locked, &mm->pinned_vm);
+	if (sum > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(e->locked, &mm->pinned_vm);
+		return -ENOMEM;
+	}
+	/* the account, not the memory of the process */
+	mmgrab(mm);
+	e->mm = mm;
+	return 0;
+}
+
+static void free_entry(struct swp_mmap_entry *e)
+{
+	vfree(e->mem);
+	if (e->mm) {
+		atomic64_sub(e->locked, &e->mm->pinned_vm);
+		mmdrop(e->mm);
+	}
+	kfree(e);
+}
+
+/* Memory that a program can map.  @bytes, @beside: what it counts for */
+static int alloc_mapped(struct swp_ring *r, u64 bytes, u64 beside,
+			struct swp_ucontext *uctx)
+{
+	struct swp_mmap_entry *e = kzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!e)
+		return -ENOMEM;
+	ret = lock_pages(e, bytes + PAGE_ALIGN(beside));
+	if (ret)
+		goto err;
+	ret = -ENOMEM;
+	e->mem = alloc_ring_mem(bytes, true);
+	if (!e->mem)
+		goto err;
+	ret = rdma_user_mmap_entry_insert(&uctx->base, &e->base, bytes);
+	if (ret)
+		goto err;
+	r->mem = e->mem;
+	r->entry = e;
+	return 0;
+
+err:
+	free_entry(e);
+	return ret;
+}
+
+/*
+ * swp_ring_alloc - memory for a ring of @entries (made a power of two) elements
+ * of @stride bytes, mappable by @uctx, or private when that is NULL.
+ * @beside: bytes that the caller keeps elsewhere for each
+ * Returns 0 or -ENOMEM.
+ */
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
+		   struct swp_ucontext *uctx)
+{
+	u64 bytes;
+	int ret;
+
+	memset(r, 0, sizeof(*r));
+	if (!entries)
+		return 0;
+	entries = roundup_pow_of_two(entries);
+	bytes = PAGE_ALIGN(SWP_RING_DATA_OFF + (u64)entries * stride);
+	if (bytes > U32_MAX)
+		return -ENOMEM;
+
+	if (uctx) {
+		ret = alloc_mapped(r, bytes, (u64)entries * beside, uctx);
+	} else {
+		r->mem = alloc_ring_mem(bytes, false);
+		ret = r->mem ? 0 : -ENOMEM;
+	}
+	if (ret)
+		return ret;
+	r->bytes = bytes;
+	r->entries = entries;
+	r->mask = entries - 1;
+	r->stride = stride;
+	return 0;
+}
+
+/* The mapping may outlive the queue; its entry frees the memory then. */
+void swp_ring_free(struct swp_ring *r)
+{
+	if (r->entry)
+		rdma_user_mmap_entry_remove(&r->entry->base);
+	else
+		vfree(r->mem);
+	memset(r, 0, sizeof(*r));
+}
+
+u64 swp_ring_key(const struct swp_ring *r)
+{
+	return r->entry ? rdma_user_mmap_get_offset(&r->entry->base) : 0;
+}
+
+int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *e = rdma_user_mmap_entry_get(ctx, vma);
+	struct swp_mmap_entry *entry;
+	int ret;
+
+	if (!e)
+		return -EINVAL;
+	entry = container_of(e, struct swp_mmap_entry, base);
+	ret = remap_vmalloc_range(vma, entry->mem, 0);
+	rdma_user_mmap_entry_put(e);
+	return ret;
+}
+
+void swp_mmap_free(struct rdma_user_mmap_entry *e)
+{
+	free_entry(container_of(e, struct swp_mmap_entry, base));
+}
+
+/* Receive requests ---------------------------------------------------------- */
+
+int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
+		  u32 max_sge, u32 *left)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
+	struct swp_rqe rqe;
+	const void *src;
+	u64 space = 0;
+	u32 i, prod;
+	int ret = 0;
+
+	/* pairs with the poster's release of prod */
+	prod = smp_load_acquire(&ctrl->prod);
+	if (prod == cons)
+		return -ENOBUFS;
+	if (prod - cons > ring->entries)
+		return -EINVAL;
+	*left = prod - cons - 1;
+	src = swp_ring_slot(ring, cons);
+	memcpy(&rqe, src, sizeof(rqe));
+	barrier();	/* the copy is what is checked and used */
+	rx->wr_id = rqe.wr_id;
+	rx->in_msg = true;
+	rx->num_sge = rqe.num_sge;
+	rx->sge_i = 0;
+	rx->sge_off = 0;
+	if (rqe.num_sge > max_sge) {
+		rx->num_sge = 0;
+		ret = -EINVAL;
+	}
+	memcpy(rx->sge, src + sizeof(rqe), rx->num_sge * sizeof(*rx->sge));
+	barrier();	/* as above */
+	for (i = 0; i < rx->num_sge; i++)
+		space += rx->sge[i].length;
+	/* no message is longer than MO can count */
+	rx->space = min_t(u64, space, U32_MAX);
+	return ret;
+}
+
+int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
+		 const struct ib_recv_wr **bad)
+{
+	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(ring);
+	u32 prod = ctrl->prod;
+	struct swp_rqe *e;
+	int ret = 0;
+
+	for (; wr; wr = wr->next) {
+		/* pairs with the engine's release of cons */
+		if (prod - smp_load_acquire(&ctrl->cons) >= ring->entries) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (wr->num_sge < 0 || wr->num_sge > max_sge) {
+			ret = -EINVAL;
+			break;
+		}
+		e = swp_ring_slot(ring, prod);
+		e->wr_id = wr->wr_id;
+		e->num_sge = wr->num_sge;
+		swp_copy_sges((struct swp_sge *)(e + 1), wr->sg_list, wr->num_sge);
+		prod++;
+	}
+	/* pairs with the engine's acquire load of prod */
+	smp_store_release(&ctrl->prod, prod);
+	if (ret)
+		*bad = wr;
+	return ret;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The receive engine.  All of it under the socket lock.
+ */
+#ifndef SWP_RX_H
+#define SWP_RX_H
+
+#include "proto/fpdu.h"
+#include "proto/rdmap.h"
+#include "uapi/softwarp_abi.h"
+
+struct swp_qp;
+
+struct swp_rx {
+	bool running;
+	bool swallow;		/* stream is dead: eat what comes */
+	bool starved;		/* no memory for the side buffer; work will retry */
+	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */
+	bool in_write;		/* a Write has begun and not ended */
+	bool after_write;	/* the last message was a Write */
+	u32 write_len;		/* of that one, octets so far */
+	/* Send being received */
+	bool in_msg;
+	u8 opcode;
+	u32 mo;
+	u32 space;		/* octets its buffer takes */
+	u64 wr_id;
+	u16 sge_i;
+	u32 sge_off;
+	u32 num_sge;
+	struct swp_sge sge[SWP_MAX_SGE];
+	/* FPDU that spans skbs, put together here */
+	u8 *asm_buf;
+	u32 asm_size;
+	u32 asm_len;
+	/* with markers all FPDUs are, without them; positions as above */
+	u32 stream;		/* of the next octet to come */
+	u32 head;		/* of ULPDU_Length of the FPDU in asm_buf */
+	u32 end;		/* behind the last FPDU that was whole */
+	u32 crc;		/* of what came of it, markers included */
+	u8 marker[SWP_MARKER_LEN];
+	bool marker_bad;	/* one in it disagrees */
+};
+
+void swp_rx_run(struct swp_qp *qp);
+void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
+
+/* Has an FPDU begun to come that is not whole? */
+static inline bool swp_rx_unfinished(const struct swp_rx *rx)
+{
+	return rx->asm_len || rx->stream != rx->end;
+}
+
+#endif /* SWP_RX_H */
