@@ -21,6 +21,7 @@
 
 #include "compat.h"
 #include "llp.h"
+#include "proto/fpdu.h"
 
 /* Between a FIN that had no memory and the RST in its stead, milliseconds */
 #define SWP_RST_PAUSE_MS	10
@@ -77,7 +78,7 @@ static void swp_llp_state_change(struct sock *sk)
 
 static void swp_llp_hook(struct swp_llp *llp)
 {
-	struct sock *sk = llp->sock->sk;
+	struct sock *sk = llp->sk;
 
 	lock_sock(sk);
 	/* a socket that was handed over may not have been made so */
@@ -100,7 +101,7 @@ static void swp_llp_hook(struct swp_llp *llp)
 
 static void swp_llp_unhook(struct swp_llp *llp)
 {
-	struct sock *sk = llp->sock->sk;
+	struct sock *sk = llp->sk;
 
 	lock_sock(sk);
 	llp->ops = NULL;
@@ -157,7 +158,7 @@ static void swp_llp_free_work(struct work_struct *work)
 	struct swp_llp *llp = container_of(work, struct swp_llp, free_work);
 
 	if (llp->sock) {
-		struct sock *sk = llp->sock->sk;
+		struct sock *sk = llp->sk;
 		struct swp_fin fin;
 
 		swp_llp_unhook(llp);
@@ -187,11 +188,28 @@ static void swp_llp_wrap(struct swp_llp *llp, struct socket *sock)
 	struct sock *sk = sock->sk;
 
 	llp->sock = sock;
+	llp->sk = sk;
 	llp->saved_allocation = sk->sk_allocation;
 	sk->sk_allocation = GFP_ATOMIC;
 	llp->saved_task_frag = swp_sk_set_task_frag(sk, false);
 	tcp_sock_set_nodelay(sk);
 	swp_llp_hook(llp);
+}
+
+int swp_llp_may_take(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+	int ret = 0;
+
+	if (!sk_is_tcp(sk))
+		return -EINVAL;
+	lock_sock(sk);
+	if (sk->sk_state != TCP_ESTABLISHED)
+		ret = -ENOTCONN;
+	else if (sk->sk_user_data || inet_csk_has_ulp(sk))
+		ret = -EINVAL;	/* somebody else listens in */
+	release_sock(sk);
+	return ret;
 }
 
 struct swp_llp *swp_llp_create(struct socket *sock)
@@ -253,9 +271,9 @@ static void swp_llp_new_owner(struct swp_llp *llp, const struct swp_llp_ops *ops
 void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		       void *owner)
 {
-	lock_sock(llp->sock->sk);
+	lock_sock(llp->sk);
 	swp_llp_new_owner(llp, ops, owner);
-	release_sock(llp->sock->sk);
+	release_sock(llp->sk);
 }
 
 int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
@@ -263,22 +281,22 @@ int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
 {
 	int ret;
 
-	lock_sock(llp->sock->sk);
+	lock_sock(llp->sk);
 	ret = take(arg);
 	if (!ret)
 		swp_llp_new_owner(llp, ops, owner);
-	release_sock(llp->sock->sk);
+	release_sock(llp->sk);
 	return ret;
 }
 
 bool swp_llp_is_connecting(const struct swp_llp *llp)
 {
-	return llp->sock->sk->sk_state == TCP_SYN_SENT;
+	return llp->sk->sk_state == TCP_SYN_SENT;
 }
 
 bool swp_llp_has_news(const struct swp_llp *llp)
 {
-	const struct sock *sk = llp->sock->sk;
+	const struct sock *sk = llp->sk;
 
 	if (sk->sk_state == TCP_ESTABLISHED)
 		return !skb_queue_empty(&sk->sk_receive_queue) || sk->sk_err;
@@ -289,16 +307,153 @@ void swp_llp_shutdown(struct swp_llp *llp)
 {
 	struct swp_fin fin;
 
-	swp_fin_due(llp->sock->sk, &fin);
+	swp_fin_due(llp->sk, &fin);
 	/* fails only when there is no connection left to shut down */
 	kernel_sock_shutdown(llp->sock, SHUT_WR);
-	swp_fin_ensure(llp->sock->sk, &fin);
+	swp_fin_ensure(llp->sk, &fin);
 }
 
 void swp_llp_abort(struct swp_llp *llp)
 {
 	/* fails only when the socket is closed already */
-	tcp_abort(llp->sock->sk, ECONNABORTED);
+	tcp_abort(llp->sk, ECONNABORTED);
+}
+
+/* What the engines need of TCP ---------------------------------------------- */
+
+/*
+ * Socket lock held in all of these: TCP changes nothing of it meanwhile.  They
+ * use what in-kernel users of TCP have used since long before 6.1, and what is
+ * the same in 7.x.
+ */
+
+/*
+ * The MSS that TCP will cut with now.  mss_cache is what tcp_current_mss(), which
+ * is not exported, starts from; it takes the SACK blocks of the next segment off
+ * that, by the same rule as here since 4.x.  Should they disagree once, segments
+ * begin elsewhere than FPDUs and nothing is lost but alignment.
+ */
+static u32 current_mss(struct sock *sk)
+{
+	const struct dst_entry *dst = __sk_dst_get(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss, sacks;
+
+	if (dst && unlikely(dst_mtu(dst) != inet_csk(sk)->icsk_pmtu_cookie)) {
+		/*
+		 * TCP looks at the path's MTU when it is called to send, with
+		 * the batch in its hands already; so it is called once before.
+		 */
+		struct msghdr none = {
+			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL
+		};
+
+		tcp_sendmsg_locked(sk, &none, 0);
+	}
+	mss = tp->mss_cache;
+	/*
+	 * FPDUs are multiples of 4 octets.  A segment size that is not would
+	 * move every cut, and one that no FPDU fills would take the head of the
+	 * next; a smaller one is always legal.  TCP sets mss_cache anew when the
+	 * path changes, under the same lock.
+	 */
+	if (unlikely(mss & 3 || mss > SWP_EMSS_MAX)) {
+		mss = min_t(u32, mss, SWP_EMSS_MAX) & ~3U;
+		tp->mss_cache = mss;
+	}
+	sacks = tp->rx_opt.num_sacks + tp->rx_opt.dsack;
+	if (sacks) {
+		u32 used = tp->tcp_header_len - sizeof(struct tcphdr);
+		u32 room = MAX_TCP_OPTION_SPACE - used;
+
+		if (room >= TCPOLEN_SACK_BASE_ALIGNED + TCPOLEN_SACK_PERBLOCK) {
+			sacks = min_t(u32, sacks,
+				      (room - TCPOLEN_SACK_BASE_ALIGNED) /
+				      TCPOLEN_SACK_PERBLOCK);
+			mss -= TCPOLEN_SACK_BASE_ALIGNED +
+			       sacks * TCPOLEN_SACK_PERBLOCK;
+		}
+	}
+	return max(mss, 64U);
+}
+
+/*
+ * tcp_sendmsg_locked() adds to the tail of the write queue as long as that is not
+ * sent, has room and its record has not ended (eor); the same look is taken here.
+ */
+void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
+{
+	struct sock *sk = llp->sk;
+	struct sk_buff *tail = tcp_send_head(sk) ? tcp_write_queue_tail(sk) :
+						   NULL;
+	u32 segs = tcp_sk(sk)->gso_segs ?: 1;
+
+	t->mss = current_mss(sk);
+	t->pos = 0;
+	t->pieces = MAX_SKB_FRAGS;
+	t->room = min_t(u32, segs * t->mss,
+			rounddown(GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER,
+				  t->mss));
+	if (!t->room)
+		t->room = t->mss;
+	if (tail && !TCP_SKB_CB(tail)->eor && tail->len < t->room &&
+	    skb_shinfo(tail)->nr_frags < MAX_SKB_FRAGS - 3) {
+		t->pos = tail->len % t->mss;
+		t->room -= tail->len;
+		t->pieces -= skb_shinfo(tail)->nr_frags;
+	}
+}
+
+/* As MSG_EOR does it, for octets that were sent without */
+void swp_llp_end_tail(struct swp_llp *llp)
+{
+	TCP_SKB_CB(tcp_write_queue_tail(llp->sk))->eor = 1;
+}
+
+bool swp_llp_has_space(const struct swp_llp *llp)
+{
+	return sk_stream_memory_free(llp->sk);
+}
+
+/* TCP calls sk_write_space() where SOCK_NOSPACE is set. */
+void swp_llp_want_space(struct swp_llp *llp)
+{
+	set_bit(SOCK_NOSPACE, &llp->sock->flags);
+}
+
+bool swp_llp_calls(const struct swp_llp *llp, bool unsent)
+{
+	/* it wakes us by an ACK, and what is not sent yet it will send itself */
+	if (unsent)
+		return !tcp_rtx_and_write_queues_empty(llp->sk);
+	return !tcp_rtx_queue_empty(llp->sk);
+}
+
+u32 swp_llp_end_seq(const struct swp_llp *llp)
+{
+	return tcp_sk(llp->sk)->write_seq;
+}
+
+bool swp_llp_is_acked(const struct swp_llp *llp, u32 seq)
+{
+	return !after(seq, tcp_sk(llp->sk)->snd_una);
+}
+
+u32 swp_llp_moved(const struct swp_llp *llp)
+{
+	const struct tcp_sock *tp = tcp_sk(llp->sk);
+
+	return tp->snd_una + tp->copied_seq;
+}
+
+u32 swp_llp_out_of_order(const struct swp_llp *llp)
+{
+	return READ_ONCE(tcp_sk(llp->sk)->rcv_ooopack);
+}
+
+bool swp_llp_is_locked(const struct swp_llp *llp)
+{
+	return sock_owned_by_user_nocheck(llp->sk);
 }
 
 /* Addresses ---------------------------------------------------------------- */
@@ -347,7 +502,7 @@ int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
 	swp_addr_unmap(local);
 	swp_addr_unmap(remote);
 	if (ifindex)
-		*ifindex = READ_ONCE(llp->sock->sk->sk_bound_dev_if);
+		*ifindex = READ_ONCE(llp->sk->sk_bound_dev_if);
 	return 0;
 }
 
@@ -413,7 +568,7 @@ int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote)
 
 int swp_llp_connect_result(struct swp_llp *llp)
 {
-	struct sock *sk = llp->sock->sk;
+	struct sock *sk = llp->sk;
 	int ret;
 
 	lock_sock(sk);
@@ -464,7 +619,7 @@ int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len, size_t *sent)
 			break;
 		*sent += ret;
 	}
-	drop_frag(llp->sock->sk);
+	drop_frag(llp->sk);
 	return min(ret, 0);
 }
 

@@ -2,7 +2,7 @@
 /*
  * The lower layer protocol: one TCP connection (RFC 5044 calls it the LLP).
  *
- * This is the only place that touches struct socket.  An LLP has one owner at a
+ * llp.c is the only file that touches struct socket and TCP's internals.  An LLP has one owner at a
  * time - first the connection manager (MPA start-up), then a QP (FPDUs) - whose
  * callbacks run with the socket lock held: in softirq context, or in a process
  * that is releasing the lock.  They must not sleep and must not take the socket
@@ -37,6 +37,7 @@ struct swp_llp_ops {
 struct swp_llp {
 	struct kref ref;
 	struct socket *sock;
+	struct sock *sk;		/* of the socket; constant */
 	const struct swp_llp_ops *ops;	/* under the socket lock */
 	void *owner;			/* under the socket lock */
 	/* what the socket called before us, put back at release */
@@ -58,6 +59,11 @@ struct swp_llp {
  * task frag.  Returns an LLP with one reference or an ERR_PTR.
  */
 struct swp_llp *swp_llp_create(struct socket *sock);
+/*
+ * May a socket that a consumer hands over be wrapped?  -EINVAL: it is not TCP, or
+ * somebody else has hooked it; -ENOTCONN.  Process context.
+ */
+int swp_llp_may_take(struct socket *sock);
 
 /*
  * The socket as it was, but for TCP_NODELAY, from an LLP to which nobody else
@@ -97,6 +103,41 @@ bool swp_llp_is_connecting(const struct swp_llp *llp);
 void swp_llp_shutdown(struct swp_llp *llp);
 /* RST, which TCP sends once if at all; queued data are dropped.  Process context. */
 void swp_llp_abort(struct swp_llp *llp);
+
+/*
+ * The engines: socket lock held in all of these.
+ */
+
+/* What TCP would add the next octet to */
+struct swp_llp_tail {
+	u32 mss;		/* octets; multiple of 4 */
+	u32 pos;		/* octets in the segment being filled */
+	u32 room;		/* octets the skb still takes */
+	u32 pieces;		/* page fragments it still takes */
+};
+
+void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t);
+/* What comes next goes into a new skb.  There is one that is not sent. */
+void swp_llp_end_tail(struct swp_llp *llp);
+/* Does TCP take more? */
+bool swp_llp_has_space(const struct swp_llp *llp);
+/* write_space() is called by the next ACK. */
+void swp_llp_want_space(struct swp_llp *llp);
+/*
+ * Will TCP call write_space() without anything that is new to it?
+ * @unsent: also for what it has not sent yet, and will send itself
+ */
+bool swp_llp_calls(const struct swp_llp *llp, bool unsent);
+/* Sequence number behind what TCP has been given */
+u32 swp_llp_end_seq(const struct swp_llp *llp);
+/* Has the peer's TCP confirmed everything before @seq? */
+bool swp_llp_is_acked(const struct swp_llp *llp, u32 seq);
+/* Changes whenever octets were acknowledged or taken */
+u32 swp_llp_moved(const struct swp_llp *llp);
+/* Segments that came out of order */
+u32 swp_llp_out_of_order(const struct swp_llp *llp);
+/* By a process, as opposed to softirq? */
+bool swp_llp_is_locked(const struct swp_llp *llp);
 
 /*
  * MPA start-up: small frames, no waiting.  All of these are for process context

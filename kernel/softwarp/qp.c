@@ -7,7 +7,6 @@
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/tcp.h>
 
 #include "iwcm.h"
 #include "qp.h"
@@ -393,7 +392,7 @@ static bool qp_step(struct swp_qp *qp, enum swp_qp_input input)
 {
 	const struct swp_qp_next next = swp_qp_next(qp->state, input);
 
-	sock_owned_by_me(qp->llp->sock->sk);
+	sock_owned_by_me(qp->llp->sk);
 	if (next.state == SWP_QP_NO)
 		return false;
 	if (next.todo & SWP_DO_DROP)
@@ -486,7 +485,7 @@ static bool sq_waiting(const struct swp_qp *qp)
 static void llp_state_change(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
-	struct sock *sk = llp->sock->sk;
+	struct sock *sk = llp->sk;
 	int err = sk->sk_err ? -sk->sk_err : 0;
 	const u32 lost = swp_fault_vendor_err(SWP_FAULT_MPA_CLOSED);
 
@@ -605,8 +604,7 @@ out:
  */
 static bool closing_moves(struct swp_qp *qp)
 {
-	const struct tcp_sock *tp = tcp_sk(qp->llp->sock->sk);
-	u32 moved = tp->snd_una + tp->copied_seq;
+	u32 moved = swp_llp_moved(qp->llp);
 
 	if (moved != qp->tx.moved) {
 		qp->tx.moved = moved;
@@ -625,7 +623,7 @@ static void linger_work(struct work_struct *work)
 	 * for as long as it does for any closed socket.
 	 */
 	if (llp) {
-		lock_sock(llp->sock->sk);
+		lock_sock(llp->sk);
 		if (llp->owner != qp)
 			;
 		else if (qp->state != SWP_QP_CLOSING || qp->tx.shut ||
@@ -635,7 +633,7 @@ static void linger_work(struct work_struct *work)
 			start_linger(qp);
 		else
 			swp_qp_dead(qp, -ETIMEDOUT);
-		release_sock(llp->sock->sk);
+		release_sock(llp->sk);
 		swp_llp_put(llp);
 	}
 	swp_qp_put(qp);
@@ -751,7 +749,7 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 
 	for (n = 1; llp && n <= SWP_TX_LOOPS; n++) {
 		buf = starved_buf(qp);
-		lock_sock(llp->sock->sk);
+		lock_sock(llp->sk);
 		WRITE_ONCE(qp->tx.holder, current);
 		qp->tx.leaving = n == SWP_TX_LOOPS;
 		qp->tx.left = SWP_TX_BURST;
@@ -767,7 +765,7 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 		} else if (why == SWP_RUN_POLL_END) {
 			end_poller(qp);
 		}
-		release_sock(llp->sock->sk);
+		release_sock(llp->sk);
 		kvfree(buf);
 		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER)
 			break;
@@ -1041,10 +1039,10 @@ void swp_qp_abort(struct swp_qp *qp)
 	if (!llp)
 		return;
 	swp_llp_abort(llp);
-	lock_sock(llp->sock->sk);
+	lock_sock(llp->sk);
 	if (llp->owner == qp)
 		swp_qp_dead(qp, -ECONNABORTED);
-	release_sock(llp->sock->sk);
+	release_sock(llp->sk);
 	swp_llp_put(llp);
 }
 
@@ -1094,10 +1092,10 @@ static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 	/* one that is let go of meanwhile has been flushed */
 	if (!llp)
 		return;
-	lock_sock(llp->sock->sk);
+	lock_sock(llp->sk);
 	if (llp->owner == qp)
 		qp_step(qp, input);
-	release_sock(llp->sock->sk);
+	release_sock(llp->sk);
 	swp_llp_put(llp);
 }
 

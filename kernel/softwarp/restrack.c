@@ -104,7 +104,7 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	llp = swp_qp_llp(qp);
 	if (llp) {
 		if (!ret && (put_names(msg, llp) ||
-			     put_tcp(msg, llp->sock->sk)))
+			     put_tcp(msg, llp->sk)))
 			ret = -EMSGSIZE;
 		swp_llp_put(llp);
 	}

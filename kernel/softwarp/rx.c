@@ -1001,11 +1001,10 @@ void swp_rx_run(struct swp_qp *qp)
 		return;
 	rx->running = true;
 	rx->starved = false;
-	tcp_read_sock(qp->llp->sock->sk, &desc,
+	tcp_read_sock(qp->llp->sk, &desc,
 		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
 	if (rx->asm_buf && (!rx->asm_len || rx->swallow))
 		drop_asm(rx);
-	qp->stats.v[SWP_STAT_RX_OOO] =
-		READ_ONCE(tcp_sk(qp->llp->sock->sk)->rcv_ooopack);
+	qp->stats.v[SWP_STAT_RX_OOO] = swp_llp_out_of_order(qp->llp);
 	rx->running = false;
 }

@@ -4,7 +4,6 @@
  * include/startup.h.
  */
 #include <linux/module.h>
-#include <net/inet_connection_sock.h>
 
 #include "ep.h"
 #include "qp.h"
@@ -98,23 +97,13 @@ static struct swp_ep *to_ep(struct swp_startup *s)
 
 static int check(const struct swp_startup_param *p)
 {
-	struct sock *sk = p->sock->sk;
-	int ret = 0;
-
-	if (p->qp->device->ops.driver_id != SWP_DRIVER_ID || !p->ops ||
-	    !sk_is_tcp(sk))
+	if (p->qp->device->ops.driver_id != SWP_DRIVER_ID || !p->ops)
 		return -EINVAL;
 	if (p->role == SWP_STARTUP_RESPONDER ?
 	    p->private_data_len || p->octets_len > SWP_MPA_FRAME_MAX :
 	    p->octets_len || p->private_data_len > SWP_MPA_PD_MAX)
 		return -EINVAL;
-	lock_sock(sk);
-	if (sk->sk_state != TCP_ESTABLISHED)
-		ret = -ENOTCONN;
-	else if (sk->sk_user_data || inet_csk_has_ulp(sk))
-		ret = -EINVAL;	/* somebody else listens in */
-	release_sock(sk);
-	return ret;
+	return swp_llp_may_take(p->sock);
 }
 
 /* What the consumer asks for, into the endpoint.  Under ep->mutex. */

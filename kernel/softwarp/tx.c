@@ -15,7 +15,6 @@
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/skbuff.h>
-#include <net/tcp.h>
 
 #include "crc.h"
 #include "reads.h"
@@ -488,43 +487,32 @@ static bool sq_posted(const struct swp_qp *qp, u32 *prod)
 }
 
 /*
- * Takes the next request from the SQ.  False: there is no message to be sent,
- * because none was posted, or it has to wait for the peer (tx->held), or it was
- * one that sends nothing (tx->local), and the next may be looked at.
+ * Has the request at the head of the queue to wait for the peer?  A first look:
+ * the program may change it before it is copied.
  */
-static bool next_sqe(struct swp_qp *qp)
+static bool must_wait(struct swp_qp *qp)
+{
+	const struct swp_sqe *e = swp_ring_slot(&qp->sq, qp->sq_tx);
+	u8 op = READ_ONCE(e->opcode);
+	u8 flags = READ_ONCE(e->flags);
+
+	if ((flags & SWP_WQE_FENCE) && qp->oread_prod != qp->oread_cons)
+		return true;
+	/* the queue may have a place more, for an RTR */
+	return is_read(op) && qp->sp.ord &&
+	       !swp_oread_room(qp, READ_ONCE(e->num_sge));
+}
+
+/*
+ * The request at the head of the queue becomes the current message, with a slot
+ * for its completion.  Returns 0 or the completion status to fail it with.
+ */
+static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct swp_slot *s;
-	const struct swp_sqe *e;
-	u32 prod;
-	u8 op, flags;
-	int status;
+	int status = fetch_sqe(qp, qp->sq_tx);
+	struct swp_slot *s = &qp->slots[qp->sq_tx & qp->sq.mask];
 
-	if (!sq_posted(qp, &prod))
-		return false;
-	/* what is posted from now on is found before the engine stops */
-	if (tx->turn == SWP_TURN_POSTER)
-		swp_tx_set_turn(qp, SWP_TURN_ENGINE);
-	if (prod - qp->sq_done > qp->sq.entries) {
-		swp_qp_stat_inc(qp, WQE_INVALID);
-		swp_qp_fail(qp, SWP_FAULT_RDMAP_LOCAL, NULL, 0, 0, NULL);
-		return false;
-	}
-
-	e = swp_ring_slot(&qp->sq, qp->sq_tx);
-	op = READ_ONCE(e->opcode);
-	flags = READ_ONCE(e->flags);
-	/* the queue may have a place more, for an RTR */
-	if (((flags & SWP_WQE_FENCE) && qp->oread_prod != qp->oread_cons) ||
-	    (is_read(op) && qp->sp.ord &&
-	     !swp_oread_room(qp, READ_ONCE(e->num_sge)))) {
-		tx->held = true;
-		return false;
-	}
-
-	status = fetch_sqe(qp, qp->sq_tx);
-	s = &qp->slots[qp->sq_tx & qp->sq.mask];
 	*s = (struct swp_slot){
 		.wr_id = tx->sqe.wr_id,
 		.byte_len = tx->len,
@@ -532,6 +520,7 @@ static bool next_sqe(struct swp_qp *qp)
 		.opcode = status ? SWP_OP_SEND : tx->sqe.opcode,
 		.flags = tx->sqe.flags,
 	};
+	*slot = s;
 	qp->sq_tx++;
 	swp_qp_stat_inc(qp, TX_REQUESTS);
 	trace_swp_wqe(qp->qpn, s->wr_id, s->opcode, s->flags, s->byte_len);
@@ -543,12 +532,14 @@ static bool next_sqe(struct swp_qp *qp)
 	tx->num_sge = tx->sqe.num_sge;
 	tx->by_ref = false;
 	tx->imm_next = false;
-	if (status) {
+	if (status)
 		swp_qp_stat_inc(qp, WQE_INVALID);
-		local_error(qp, status);
-		return false;
-	}
+	return status;
+}
 
+/* A Write or a message of the Send family: its header fields */
+static void start_data(struct swp_tx *tx, struct swp_slot *s)
+{
 	switch (tx->sqe.opcode) {
 	case SWP_OP_WRITE:
 	case SWP_OP_WRITE_IMM:
@@ -559,8 +550,11 @@ static bool next_sqe(struct swp_qp *qp)
 		tx->to = tx->sqe.remote_addr;
 		s->wire_id = tx->stag;
 		break;
-	case SWP_OP_SEND:
-	case SWP_OP_SEND_INV:
+	case SWP_OP_SEND_IMM:
+		immediate(tx);
+		s->wire_id = tx->msn;
+		break;
+	default:
 		tx->opcode = send_opcode(&tx->sqe);
 		tx->hdr_len = SWP_UNTAGGED_LEN;
 		tx->stag = tx->sqe.opcode == SWP_OP_SEND_INV ?
@@ -568,10 +562,40 @@ static bool next_sqe(struct swp_qp *qp)
 		tx->msn = tx->send_msn++;
 		s->wire_id = tx->msn;
 		break;
+	}
+}
+
+/*
+ * Only user pages can be referenced, and an skb holds few: many small parts are
+ * copied, and so is what markers cut into parts.
+ */
+static bool goes_by_ref(const struct swp_qp *qp)
+{
+	const struct swp_tx *tx = &qp->tx;
+
+	return !tx->inlined && qp->user && swp_params.zcopy_min &&
+	       !qp->sp.tx_markers && tx->len >= swp_params.zcopy_min &&
+	       tx->num_sge <= SWP_ZCOPY_SGE;
+}
+
+/* Starts the current message.  Returns 0, or the completion status. */
+static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
+{
+	struct swp_tx *tx = &qp->tx;
+	int status;
+
+	switch (tx->sqe.opcode) {
+	case SWP_OP_WRITE:
+	case SWP_OP_WRITE_IMM:
+	case SWP_OP_SEND:
+	case SWP_OP_SEND_INV:
 	case SWP_OP_SEND_IMM:
-		immediate(tx);
-		s->wire_id = tx->msn;
-		break;
+		start_data(tx, s);
+		if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0))
+			return IB_WC_LOC_PROT_ERR;
+		tx->by_ref = goes_by_ref(qp);
+		s->by_ref = tx->by_ref;
+		return 0;
 	case SWP_OP_READ:
 	case SWP_OP_READ_INV:
 	case SWP_OP_FETCH_ADD:
@@ -580,39 +604,53 @@ static bool next_sqe(struct swp_qp *qp)
 		 * The opcode may have changed between the look above and the
 		 * copy, and a stream without outbound reads can't do any.
 		 */
-		if (!swp_oread_room(qp, tx->sqe.num_sge)) {
-			local_error(qp, IB_WC_LOC_QP_OP_ERR);
-			return false;
-		}
-		if (!start_read(qp, s)) {
-			local_error(qp, IB_WC_LOC_PROT_ERR);
-			return false;
-		}
-		return true;
+		if (!swp_oread_room(qp, tx->sqe.num_sge))
+			return IB_WC_LOC_QP_OP_ERR;
+		return start_read(qp, s) ? 0 : IB_WC_LOC_PROT_ERR;
 	default:
 		status = run_local(qp);
-		if (status) {
-			local_error(qp, status);
-			return false;
+		if (!status) {
+			local_done(qp, s);
+			tx->local = true;
 		}
-		local_done(qp, s);
-		tx->local = true;
+		return status;
+	}
+}
+
+/*
+ * Takes the next request from the SQ.  False: there is no message to be sent,
+ * because none was posted, or it has to wait for the peer (tx->held), or it was
+ * one that sends nothing (tx->local), and the next may be looked at.
+ */
+static bool next_sqe(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_slot *s;
+	int status;
+	u32 prod;
+
+	if (!sq_posted(qp, &prod))
+		return false;
+	/* what is posted from now on is found before the engine stops */
+	if (tx->turn == SWP_TURN_POSTER)
+		swp_tx_set_turn(qp, SWP_TURN_ENGINE);
+	if (prod - qp->sq_done > qp->sq.entries) {
+		swp_qp_stat_inc(qp, WQE_INVALID);
+		swp_qp_fail(qp, SWP_FAULT_RDMAP_LOCAL, NULL, 0, 0, NULL);
 		return false;
 	}
-	if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0)) {
-		local_error(qp, IB_WC_LOC_PROT_ERR);
+	if (must_wait(qp)) {
+		tx->held = true;
 		return false;
 	}
-	/*
-	 * Only user pages can be referenced, and an skb holds few: many small
-	 * parts are copied, and so is what markers cut into parts.
-	 */
-	tx->by_ref = !tx->inlined && qp->user && swp_params.zcopy_min &&
-		     !qp->sp.tx_markers &&
-		     tx->len >= swp_params.zcopy_min &&
-		     tx->num_sge <= SWP_ZCOPY_SGE;
-	s->by_ref = tx->by_ref;
-	return true;
+	status = take_sqe(qp, &s);
+	if (!status)
+		status = start_sqe(qp, s);
+	if (status) {
+		local_error(qp, status);
+		return false;
+	}
+	return !tx->local;
 }
 
 /* The request whose turn it is can't be answered any more. */
@@ -849,49 +887,59 @@ static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 	tx->stream = m->stream;
 }
 
+/* An FPDU that is being built */
+struct tx_fpdu {
+	u32 hdr_len;		/* DDP and RDMAP headers */
+	u32 payload;
+	u32 ulpdu;
+	u32 len;		/* on the wire, markers included */
+};
+
 /*
- * Adds one FPDU of the current message.
- * Returns 1 when added, 0 when the batch is full, < 0 on error.
+ * Chooses the next FPDU of the current message.  False: the batch has no room for
+ * it, and tx->eor says whether a new skb has to follow.
  */
-static int add_fpdu(struct swp_qp *qp)
+static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 {
 	struct swp_tx *tx = &qp->tx;
-	u8 hdr[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX], trail[8] = {};
-	bool last, markers = qp->sp.tx_markers;
-	u32 hdr_len, payload, left, ulpdu, need, pad, fpdu;
-	struct tx_mark m;
-	int ret;
+	bool markers = qp->sp.tx_markers;
+	u32 left, need;
 
-	hdr_len = tx->kind == SWP_TX_CTRL ? tx->ctrl_len : tx->hdr_len;
+	f->hdr_len = tx->kind == SWP_TX_CTRL ? tx->ctrl_len : tx->hdr_len;
 	left = tx->kind == SWP_TX_CTRL ? 0 : tx->len - tx->off;
 	if (unlikely(markers) ?
-	    !swp_cut_marked(tx->mss, tx->pos, tx->stream, hdr_len, left,
-			    &payload) :
-	    !swp_cut(tx->mss, tx->pos, hdr_len, left, &payload)) {
+	    !swp_cut_marked(tx->mss, tx->pos, tx->stream, f->hdr_len, left,
+			    &f->payload) :
+	    !swp_cut(tx->mss, tx->pos, f->hdr_len, left, &f->payload)) {
 		tx->eor = true;
-		return 0;
+		return false;
 	}
-	ulpdu = hdr_len + payload;
-	fpdu = swp_fpdu_len(ulpdu);
+	f->ulpdu = f->hdr_len + f->payload;
+	f->len = swp_fpdu_len(f->ulpdu);
 	if (unlikely(markers)) {
-		fpdu = swp_marked_len(tx->stream, fpdu);
+		f->len = swp_marked_len(tx->stream, f->len);
 		tx->head = swp_fpdu_head(tx->stream);
 	}
 	/* page fragments at worst: payload pages, and our own around them */
-	need = tx->by_ref ? (payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
-			    (fpdu >> PAGE_SHIFT) + 2;
+	need = tx->by_ref ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
+			    (f->len >> PAGE_SHIFT) + 2;
 	if (tx->nbv &&
-	    (tx->pieces + need > tx->max_pieces || fpdu > tx->room)) {
+	    (tx->pieces + need > tx->max_pieces || f->len > tx->room)) {
 		/* a new skb starts a new count of segments */
 		tx->eor = tx->pos != 0 || tx->pieces + need > tx->max_pieces;
-		return 0;
+		return false;
 	}
+	return true;
+}
 
-	mark(tx, &m);
-	tx->crc = ~0;
-	last = tx->kind == SWP_TX_CTRL || tx->off + payload == tx->len;
-	hdr[0] = ulpdu >> 8;
-	hdr[1] = ulpdu & 0xff;
+/* ULPDU_Length and headers */
+static bool add_header(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
+{
+	struct swp_tx *tx = &qp->tx;
+	u8 hdr[SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX];
+
+	hdr[0] = f->ulpdu >> 8;
+	hdr[1] = f->ulpdu & 0xff;
 	if (tx->kind == SWP_TX_CTRL)
 		memcpy(hdr + SWP_MPA_LEN, tx->ctrl, tx->ctrl_len);
 	else if (tx->hdr_len == SWP_TAGGED_LEN)
@@ -901,109 +949,90 @@ static int add_fpdu(struct swp_qp *qp)
 		swp_untagged_encode(hdr + SWP_MPA_LEN, tx->opcode, last,
 				    tx->stag, SWP_QN_SEND, tx->msn, tx->off);
 	/* with markers always, RFC 5044 appendix C */
-	if (unlikely(markers) && (qp->sp.accept & SWP_ACCEPT_RDMAC))
+	if (unlikely(qp->sp.tx_markers) && (qp->sp.accept & SWP_ACCEPT_RDMAC))
 		swp_seg_make_rdmac(hdr + SWP_MPA_LEN);
-	if (!add_copy(qp, hdr, SWP_MPA_LEN + hdr_len, true)) {
-		ret = -ENOMEM;
-		goto undo;
-	}
-	ret = tx->kind == SWP_TX_CTRL ? 0 : add_payload(qp, payload);
-	if (ret)
-		goto undo;
-	pad = swp_fpdu_pad(ulpdu);
-	if (unlikely(markers)) {
+	return add_copy(qp, hdr, SWP_MPA_LEN + f->hdr_len, true);
+}
+
+/* Pad and CRC */
+static bool add_trailer(struct swp_qp *qp, u32 ulpdu)
+{
+	struct swp_tx *tx = &qp->tx;
+	u32 pad = swp_fpdu_pad(ulpdu);
+	u8 trail[8] = {};
+	__le32 c;
+
+	if (unlikely(qp->sp.tx_markers)) {
 		/* one that stands between pad and CRC is covered, too */
 		if (!add_copy(qp, trail, pad, true) ||
-		    (!swp_marker_gap(tx->stream) && !add_marker(qp))) {
-			ret = -ENOMEM;
-			goto undo;
-		}
+		    (!swp_marker_gap(tx->stream) && !add_marker(qp)))
+			return false;
 		pad = 0;
 	}
 	if (qp->sp.crc) {
-		__le32 c;
-
 		tx->crc = swp_crc32c(tx->crc, trail, pad);
 		c = cpu_to_le32(~tx->crc);
 		memcpy(trail + pad, &c, sizeof(c));
 	}
-	if (!add_copy(qp, trail, pad + SWP_MPA_CRC_LEN, false)) {
-		ret = -ENOMEM;
-		goto undo;
-	}
-
-	tx->fpdus++;
-	tx->off += payload;
-	tx->room = tx->room > fpdu ? tx->room - fpdu : 0;
-	tx->pos = (tx->pos + fpdu) % tx->mss;
-	if (last) {
-		if (tx->kind == SWP_TX_RRESP)
-			qp->iread_cons++;
-		if (tx->kind == SWP_TX_SQE && tx->imm_next)
-			immediate(tx);
-		else
-			tx->kind = SWP_TX_NONE;
-	}
-	return 1;
-
-undo:
-	rollback(tx, &m);
-	return ret;
+	return add_copy(qp, trail, pad + SWP_MPA_CRC_LEN, false);
 }
 
-/* The MSS that TCP will cut with now: mss_cache less what SACK blocks take */
-static u32 current_mss(struct sock *sk)
+/* The FPDU stands in the batch. */
+static void fpdu_added(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
 {
-	const struct dst_entry *dst = __sk_dst_get(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-	u32 mss, sacks;
+	struct swp_tx *tx = &qp->tx;
 
-	if (dst && unlikely(dst_mtu(dst) != inet_csk(sk)->icsk_pmtu_cookie)) {
-		/*
-		 * TCP looks at the path's MTU when it is called to send, with
-		 * the batch in its hands already; so it is called once before.
-		 */
-		struct msghdr none = {
-			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL
-		};
+	tx->fpdus++;
+	tx->off += f->payload;
+	tx->room = tx->room > f->len ? tx->room - f->len : 0;
+	tx->pos = (tx->pos + f->len) % tx->mss;
+	if (!last)
+		return;
+	if (tx->kind == SWP_TX_RRESP)
+		qp->iread_cons++;
+	if (tx->kind == SWP_TX_SQE && tx->imm_next)
+		immediate(tx);
+	else
+		tx->kind = SWP_TX_NONE;
+}
 
-		tcp_sendmsg_locked(sk, &none, 0);
-	}
-	mss = tp->mss_cache;
-	/*
-	 * FPDUs are multiples of 4 octets.  A segment size that is not would
-	 * move every cut, and one that no FPDU fills would take the head of the
-	 * next; a smaller one is always legal.
-	 */
-	if (unlikely(mss & 3 || mss > SWP_EMSS_MAX)) {
-		mss = min_t(u32, mss, SWP_EMSS_MAX) & ~3U;
-		tp->mss_cache = mss;
-	}
-	sacks = tp->rx_opt.num_sacks + tp->rx_opt.dsack;
-	if (sacks) {
-		u32 used = tp->tcp_header_len - sizeof(struct tcphdr);
-		u32 room = MAX_TCP_OPTION_SPACE - used;
+/*
+ * Adds one FPDU of the current message.
+ * Returns 1 when added, 0 when the batch is full, < 0 on error.
+ */
+static int add_fpdu(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct tx_fpdu f;
+	struct tx_mark m;
+	bool last;
+	int ret;
 
-		if (room >= TCPOLEN_SACK_BASE_ALIGNED + TCPOLEN_SACK_PERBLOCK) {
-			sacks = min_t(u32, sacks,
-				      (room - TCPOLEN_SACK_BASE_ALIGNED) /
-				      TCPOLEN_SACK_PERBLOCK);
-			mss -= TCPOLEN_SACK_BASE_ALIGNED +
-			       sacks * TCPOLEN_SACK_PERBLOCK;
-		}
+	if (!cut_fpdu(qp, &f))
+		return 0;
+	mark(tx, &m);
+	tx->crc = ~0;
+	last = tx->kind == SWP_TX_CTRL || tx->off + f.payload == tx->len;
+	ret = add_header(qp, &f, last) ? 0 : -ENOMEM;
+	if (!ret && tx->kind != SWP_TX_CTRL)
+		ret = add_payload(qp, f.payload);
+	if (!ret && !add_trailer(qp, f.ulpdu))
+		ret = -ENOMEM;
+	if (ret) {
+		rollback(tx, &m);
+		return ret;
 	}
-	return max(mss, 64U);
+	fpdu_added(qp, &f, last);
+	return 1;
 }
 
 /* Where the next octet will stand: in TCP's unsent tail skb or in a new one */
-static void start_batch(struct swp_qp *qp, struct sock *sk)
+static void start_batch(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct sk_buff *tail = tcp_send_head(sk) ? tcp_write_queue_tail(sk) :
-						   NULL;
-	u32 segs;
+	struct swp_llp_tail tail;
 
+	swp_llp_tail(qp->llp, &tail);
 	tx->no_mem = false;
 	tx->nbv = 0;
 	tx->bytes = 0;
@@ -1011,21 +1040,10 @@ static void start_batch(struct swp_qp *qp, struct sock *sk)
 	tx->fpdus = 0;
 	tx->eor = false;
 	tx->has_term = false;
-	tx->mss = current_mss(sk);
-	tx->max_pieces = MAX_SKB_FRAGS;
-	segs = tp->gso_segs ? : 1;
-	tx->room = min_t(u32, segs * tx->mss,
-			 rounddown(GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER,
-				   tx->mss));
-	if (!tx->room)
-		tx->room = tx->mss;
-	tx->pos = 0;
-	if (tail && !TCP_SKB_CB(tail)->eor && tail->len < tx->room &&
-	    skb_shinfo(tail)->nr_frags < MAX_SKB_FRAGS - 3) {
-		tx->pos = tail->len % tx->mss;
-		tx->room -= tail->len;
-		tx->max_pieces -= skb_shinfo(tail)->nr_frags;
-	}
+	tx->mss = tail.mss;
+	tx->pos = tail.pos;
+	tx->room = tail.room;
+	tx->max_pieces = tail.pieces;
 }
 
 /*
@@ -1055,22 +1073,20 @@ static bool take_msg(struct swp_qp *qp, int *left)
  * Returns 1 when there is a batch to send, 0 when there is nothing.
  * @left: budget, octets; what is built is not counted before TCP has it
  */
-static int build_batch(struct swp_qp *qp, struct sock *sk, int *left)
+static int build_batch(struct swp_qp *qp, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
 	int ret = 0;
 
-	start_batch(qp, sk);
+	start_batch(qp);
 	while (tx->room) {
 		if (tx->kind == SWP_TX_NONE && !take_msg(qp, left))
 			break;
 		ret = add_fpdu(qp);
 		if (ret == 0 && !tx->nbv) {
 			/* the tail skb takes no more: go on in a new one */
-			struct sk_buff *tail = tcp_write_queue_tail(sk);
-
-			TCP_SKB_CB(tail)->eor = 1;
-			start_batch(qp, sk);
+			swp_llp_end_tail(qp->llp);
+			start_batch(qp);
 			continue;
 		}
 		if (ret <= 0)
@@ -1093,7 +1109,7 @@ static int build_batch(struct swp_qp *qp, struct sock *sk, int *left)
 /* Sending ----------------------------------------------------------------- */
 
 /* A batch is in TCP's hands: what it finished is complete, or will be by ACK. */
-static void batch_done(struct swp_qp *qp, struct sock *sk)
+static void batch_done(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	u32 i, end = tx->batch_tx;
@@ -1113,7 +1129,7 @@ static void batch_done(struct swp_qp *qp, struct sock *sk)
 			continue;
 		if (s->by_ref) {
 			s->state = SWP_SLOT_WAIT_ACK;
-			s->end_seq = tcp_sk(sk)->write_seq;
+			s->end_seq = swp_llp_end_seq(qp->llp);
 			qp->ack_waiting++;
 		} else {
 			s->state = SWP_SLOT_DONE;
@@ -1121,7 +1137,7 @@ static void batch_done(struct swp_qp *qp, struct sock *sk)
 	}
 	qp->sq_acked = end;
 	if (qp->ack_waiting)
-		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		swp_llp_want_space(qp->llp);
 	swp_sq_complete(qp);
 }
 
@@ -1131,8 +1147,7 @@ static void batch_done(struct swp_qp *qp, struct sock *sk)
  */
 void swp_tx_acked(struct swp_qp *qp)
 {
-	struct sock *sk = qp->llp->sock->sk;
-	u32 i, una = tcp_sk(sk)->snd_una;
+	u32 i;
 
 	if (!qp->ack_waiting)
 		return;
@@ -1141,13 +1156,13 @@ void swp_tx_acked(struct swp_qp *qp)
 
 		if (s->state != SWP_SLOT_WAIT_ACK)
 			continue;
-		if (after(s->end_seq, una))
+		if (!swp_llp_is_acked(qp->llp, s->end_seq))
 			break;
 		s->state = SWP_SLOT_DONE;
 		qp->ack_waiting--;
 	}
 	if (qp->ack_waiting)
-		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		swp_llp_want_space(qp->llp);
 	swp_sq_complete(qp);
 }
 
@@ -1219,7 +1234,7 @@ void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 	}
 	switch (turn) {
 	case SWP_TURN_TCP:
-		set_bit(SOCK_NOSPACE, &qp->llp->sock->sk->sk_socket->flags);
+		swp_llp_want_space(qp->llp);
 		break;
 	case SWP_TURN_WORK:
 		swp_qp_kick(qp);
@@ -1249,9 +1264,10 @@ void swp_tx_news(struct swp_qp *qp, enum swp_news news)
 		swp_tx_run(qp);
 }
 
-static enum swp_actor tx_actor(const struct swp_tx *tx, struct sock *sk)
+static enum swp_actor tx_actor(const struct swp_tx *tx,
+			       const struct swp_llp *llp)
 {
-	if (!sock_owned_by_user_nocheck(sk))
+	if (!swp_llp_is_locked(llp))
 		return SWP_ACTOR_SOFTIRQ;
 	/* only this process could have written its own name */
 	if (READ_ONCE(tx->holder) != current)
@@ -1260,7 +1276,7 @@ static enum swp_actor tx_actor(const struct swp_tx *tx, struct sock *sk)
 }
 
 /* Sends until there is a reason to stop.  @left: budget, octets */
-static enum swp_stop send_some(struct swp_qp *qp, struct sock *sk, int *left)
+static enum swp_stop send_some(struct swp_qp *qp, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
 	int ret;
@@ -1269,11 +1285,11 @@ static enum swp_stop send_some(struct swp_qp *qp, struct sock *sk, int *left)
 		if (qp->state == SWP_QP_ERROR)
 			return SWP_STOP_DEAD;
 		if (!tx->pending) {
-			if (!sk_stream_memory_free(sk)) {
+			if (!swp_llp_has_space(qp->llp)) {
 				swp_qp_stat_inc(qp, TX_STALLS);
 				return SWP_STOP_FULL;
 			}
-			ret = build_batch(qp, sk, left);
+			ret = build_batch(qp, left);
 			if (ret < 0)
 				return SWP_STOP_MEMORY;
 			/* an error found while building adds a Terminate */
@@ -1290,7 +1306,7 @@ static enum swp_stop send_some(struct swp_qp *qp, struct sock *sk, int *left)
 				break;
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
-		ret = swp_tcp_push(sk, &tx->it, tx->eor);
+		ret = swp_tcp_push(qp->llp->sk, &tx->it, tx->eor);
 		trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, ret);
 		if (ret == -EAGAIN || ret == 0) {
 			swp_qp_stat_inc(qp, TX_STALLS);
@@ -1304,18 +1320,9 @@ static enum swp_stop send_some(struct swp_qp *qp, struct sock *sk, int *left)
 			WRITE_ONCE(qp->backoff, 0);
 		*left -= ret;
 		if (!iov_iter_count(&tx->it))
-			batch_done(qp, sk);
+			batch_done(qp);
 	}
 	return SWP_STOP_BURST;
-}
-
-/* Will TCP call again, without anything that is new to it? */
-static bool tcp_calls(struct sock *sk, enum swp_stop stop)
-{
-	/* it wakes us by an ACK, and what is not sent yet it will send itself */
-	if (stop == SWP_STOP_FULL)
-		return !tcp_rtx_and_write_queues_empty(sk);
-	return !tcp_rtx_queue_empty(sk);
 }
 
 /*
@@ -1330,21 +1337,22 @@ void swp_tx_run(struct swp_qp *qp)
 	enum swp_actor actor;
 	enum swp_stop stop;
 	enum swp_turn turn;
-	struct sock *sk;
 	int burst, *left;
 	u32 prod;
 
 	if (tx->running || !qp->llp)
 		return;
-	sk = qp->llp->sock->sk;
-	actor = tx_actor(tx, sk);
+	actor = tx_actor(tx, qp->llp);
 	burst = actor == SWP_ACTOR_SOFTIRQ ? SWP_TX_BURST : 0;
 	left = actor == SWP_ACTOR_SOFTIRQ || actor == SWP_ACTOR_STRANGER ?
 	       &burst : &tx->left;
 	tx->running = true;
 	for (;;) {
-		stop = send_some(qp, sk, left);
-		turn = swp_turn_after(stop, actor, tcp_calls(sk, stop),
+		stop = send_some(qp, left);
+		/* it sends by itself what it has not sent yet */
+		turn = swp_turn_after(stop, actor,
+				      swp_llp_calls(qp->llp,
+						    stop == SWP_STOP_FULL),
 				      tx->poller);
 		swp_tx_set_turn(qp, turn);
 		if (turn != SWP_TURN_POSTER)
