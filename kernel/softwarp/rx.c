@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The receive engine: finds FPDUs in the TCP stream, checks their CRC, and
- * places their payload straight from the socket's buffers into registered
- * memory, one copy, in the context in which TCP delivers: softirq, or a process
- * giving back the socket lock.
- *
- * Only whole FPDUs are looked into, so nothing is placed before its CRC was
- * checked and no state but "octets of an unfinished FPDU" survives between
- * calls.  An FPDU that spans skbs - a peer that does not align, a changed path
- * MTU - is put together in a side buffer first.
+ * The receive engine: checks the CRC of an FPDU that rx_stream.c has found, and
+ * places its payload straight from the socket's buffers into registered memory,
+ * one copy, in the context in which TCP delivers: softirq, or a process giving
+ * back the socket lock.
  */
 #include <linux/mm.h>
-#include <linux/slab.h>
-#include <net/tcp.h>
 
 #include "crc.h"
 #include "reads.h"
@@ -637,8 +630,7 @@ static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
 	       s->last && !s->payload && s->msn == 1 && !s->mo;
 }
 
-/* MPA itself is at its end: nothing behind this is passed up. */
-static int mpa_error(struct swp_qp *qp, enum swp_fault fault)
+int swp_rx_mpa_error(struct swp_qp *qp, enum swp_fault fault)
 {
 	if (fault == SWP_FAULT_MPA_CRC)
 		swp_qp_stat_inc(qp, RX_CRC_ERR);
@@ -648,8 +640,7 @@ static int mpa_error(struct swp_qp *qp, enum swp_fault fault)
 	return -EPROTO;
 }
 
-/* What MPA has found good; the cursor is at the ULPDU_Length field. */
-static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
+int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
 	struct rx_fpdu f = { .ulpdu = ulpdu };
 	enum swp_fault bad;
@@ -718,293 +709,11 @@ static int rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	}
 }
 
-static int rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
+int swp_rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
 	swp_qp_stat_inc(qp, RX_FPDU);
 	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
 	if (qp->sp.crc && !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu)))
-		return mpa_error(qp, SWP_FAULT_MPA_CRC);
-	return rx_ulpdu(qp, c, ulpdu);
-}
-
-/* The stream ---------------------------------------------------------------*/
-
-/*
- * @need: octets that are here, not those that the peer has announced; who sends
- * three of 64 KiB does not make us keep as much.
- */
-static bool grow_asm(struct swp_qp *qp, u32 need)
-{
-	struct swp_rx *rx = &qp->rx;
-	u8 *buf;
-
-	if (need <= rx->asm_size)
-		return true;
-	need = roundup_pow_of_two(max(need, 256U));
-	buf = swp_qp_alloc(qp, need);
-	if (!buf)
-		return false;
-	memcpy(buf, rx->asm_buf, rx->asm_len);
-	kvfree(rx->asm_buf);
-	rx->asm_buf = buf;
-	rx->asm_size = need;
-	return true;
-}
-
-/* The next FPDU may be long in coming: an idle stream has no side buffer. */
-static void drop_asm(struct swp_rx *rx)
-{
-	kvfree(rx->asm_buf);
-	rx->asm_buf = NULL;
-	rx->asm_size = 0;
-}
-
-/*
- * Adds octets to the FPDU in the side buffer; when it is whole, handles it.
- * Returns octets taken, < 0 on error.
- */
-static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
-{
-	struct swp_rx *rx = &qp->rx;
-	u32 taken = 0, want, need, n;
-	struct swp_cur flat;
-	u32 ulpdu;
-	int ret;
-
-	while (taken < avail) {
-		if (rx->asm_len < SWP_MPA_LEN) {
-			want = SWP_MPA_LEN;
-		} else {
-			ulpdu = rx->asm_buf[0] << 8 | rx->asm_buf[1];
-			want = swp_fpdu_len(ulpdu);
-		}
-		n = min(want - rx->asm_len, avail - taken);
-		need = rx->asm_len + n;
-		/* what comes behind the length belongs to it, most likely */
-		if (want == SWP_MPA_LEN)
-			need = min(rx->asm_len + avail - taken, 2048U);
-		/* what was taken before is taken */
-		if (!grow_asm(qp, need))
-			return taken ? (int)taken : -ENOMEM;
-		swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
-		rx->asm_len += n;
-		taken += n;
-		if (rx->asm_len < want)
-			break;
-		if (want == SWP_MPA_LEN)
-			continue;
-		rx->asm_len = 0;
-		swp_cur_flat(&flat, rx->asm_buf, want);
-		swp_qp_stat_inc(qp, RX_SPLIT);
-		ret = rx_fpdu(qp, flat, ulpdu);
-		return ret < 0 ? ret : taken;
-	}
-	return taken;
-}
-
-/* What was not taken stays with TCP; a retry is due. */
-static void starve(read_descriptor_t *desc)
-{
-	struct swp_qp *qp = desc->arg.data;
-
-	desc->count = 0;
-	qp->rx.starved = true;
-	/* what is short may be the program's share, for as long as it likes */
-	swp_qp_kick_later(qp);
-}
-
-/* tcp_read_sock() actor: @len octets of @skb from @off on are new. */
-static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
-		  unsigned int off, size_t len)
-{
-	struct swp_qp *qp = desc->arg.data;
-	struct swp_rx *rx = &qp->rx;
-	struct swp_cur c;
-	u32 pos = 0;
-	int ret;
-
-	if (rx->swallow)
-		return len;
-	swp_cur_skb(&c, skb, off);
-	while (pos < len && !rx->swallow) {
-		u32 left = len - pos, ulpdu, fpdu;
-		struct swp_cur at = c;
-		u8 l[2];
-
-		if (unlikely(!swp_iread_room(qp))) {
-			starve(desc);
-			return pos;
-		}
-		if (rx->asm_len || left < SWP_MPA_LEN)
-			goto split;
-		swp_cur_copy(&at, l, sizeof(l));
-		ulpdu = l[0] << 8 | l[1];
-		fpdu = swp_fpdu_len(ulpdu);
-		if (fpdu > left)
-			goto split;
-		ret = rx_fpdu(qp, c, ulpdu);
-		if (ret < 0)
-			return len;	/* the stream has failed: rest is void */
-		swp_cur_skip(&c, fpdu);
-		pos += fpdu;
-		continue;
-split:
-		ret = assemble(qp, &c, left);
-		if (ret == -ENOMEM) {
-			starve(desc);
-			return pos;
-		}
-		if (ret < 0)
-			return len;
-		pos += ret;
-	}
-	return len;
-}
-
-/*
- * With markers every FPDU is put together without them in the side buffer, with
- * its CRC computed on the way.  Markers are for receivers that have to find an
- * FPDU in the midst of a stream; here they are checked and thrown away.
- */
-
-/*
- * RFC 5044 section 8: a marker and the lengths so far disagree on where the FPDU
- * begins.  A CRC that is wrong, too, is the better reason: then the octets are
- * not what the peer sent.
- */
-static int got_marker(struct swp_qp *qp)
-{
-	struct swp_rx *rx = &qp->rx;
-	u32 pos = rx->stream - SWP_MARKER_LEN;
-	u16 want = rx->asm_len ? swp_fpduptr(pos, rx->head) : 0;
-
-	if (qp->sp.crc)
-		rx->crc = swp_crc32c(rx->crc, rx->marker, SWP_MARKER_LEN);
-	/* the two low bits count as zero, the first two octets do not count */
-	if (((rx->marker[2] << 8 | rx->marker[3]) & ~3) == want)
-		return 0;
-	rx->marker_bad = true;
-	return qp->sp.crc ? 0 : mpa_error(qp, SWP_FAULT_MPA_MARKER);
-}
-
-static int got_marked(struct swp_qp *qp, u32 ulpdu)
-{
-	struct swp_rx *rx = &qp->rx;
-	u32 len = swp_fpdu_len(ulpdu);
-	u32 crc = ~rx->crc;
-	struct swp_cur flat;
-
-	swp_qp_stat_inc(qp, RX_FPDU);
-	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
-	rx->asm_len = 0;
-	rx->end = rx->stream;
-	rx->crc = ~0U;
-	if (qp->sp.crc &&
-	    get_unaligned_le32(rx->asm_buf + len - SWP_MPA_CRC_LEN) != crc)
-		return mpa_error(qp, SWP_FAULT_MPA_CRC);
-	if (rx->marker_bad)
-		return mpa_error(qp, SWP_FAULT_MPA_MARKER);
-	swp_cur_flat(&flat, rx->asm_buf, len);
-	return rx_ulpdu(qp, flat, ulpdu);
-}
-
-/* Takes some octets, all of the same kind.  Their number, or < 0 on error. */
-static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
-{
-	struct swp_rx *rx = &qp->rx;
-	u32 in_marker = rx->stream % SWP_MARKER_DISTANCE;
-	u32 ulpdu = 0, len = 0, stop, n;
-	int ret = 0;
-
-	if (in_marker < SWP_MARKER_LEN) {
-		n = min(avail, SWP_MARKER_LEN - in_marker);
-		swp_cur_copy(c, rx->marker + in_marker, n);
-		rx->stream += n;
-		if (in_marker + n == SWP_MARKER_LEN)
-			ret = got_marker(qp);
-		return ret < 0 ? ret : (int)n;
-	}
-
-	if (!rx->asm_len)
-		rx->head = rx->stream;
-	if (rx->asm_len < SWP_MPA_LEN) {
-		stop = SWP_MPA_LEN;
-	} else {
-		ulpdu = rx->asm_buf[0] << 8 | rx->asm_buf[1];
-		len = swp_fpdu_len(ulpdu);
-		stop = len - SWP_MPA_CRC_LEN;
-		if (rx->asm_len >= stop)
-			stop = len;
-	}
-	/* the gaps between markers are many, and should not grow it each */
-	if (!grow_asm(qp, min(max(stop, len), rx->asm_len + avail)))
-		return -ENOMEM;
-	n = min3(stop - rx->asm_len, avail, swp_marker_gap(rx->stream));
-	swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
-	if (qp->sp.crc && stop != len)
-		rx->crc = swp_crc32c(rx->crc, rx->asm_buf + rx->asm_len, n);
-	rx->asm_len += n;
-	rx->stream += n;
-	if (rx->asm_len == len)
-		ret = got_marked(qp, ulpdu);
-	return ret < 0 ? ret : (int)n;
-}
-
-static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
-		     unsigned int off, size_t len)
-{
-	struct swp_qp *qp = desc->arg.data;
-	struct swp_rx *rx = &qp->rx;
-	struct swp_cur c;
-	u32 pos = 0;
-	int ret;
-
-	if (rx->swallow)
-		return len;
-	swp_cur_skb(&c, skb, off);
-	while (pos < len && !rx->swallow) {
-		ret = swp_iread_room(qp) ? take_marked(qp, &c, len - pos) :
-					 -ENOMEM;
-		if (ret == -ENOMEM) {
-			starve(desc);
-			return pos;
-		}
-		if (ret < 0)
-			return len;
-		pos += ret;
-	}
-	return len;
-}
-
-/* A side buffer that was allocated where sleeping is allowed; takes it over. */
-void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
-{
-	struct swp_rx *rx = &qp->rx;
-
-	if (!rx->starved || rx->swallow || size <= rx->asm_size) {
-		kvfree(buf);
-	} else {
-		memcpy(buf, rx->asm_buf, rx->asm_len);
-		kvfree(rx->asm_buf);
-		rx->asm_buf = buf;
-		rx->asm_size = size;
-	}
-	swp_rx_run(qp);
-}
-
-void swp_rx_run(struct swp_qp *qp)
-{
-	read_descriptor_t desc = { .arg.data = qp, .count = 1 };
-	struct swp_rx *rx = &qp->rx;
-
-	if (rx->running)
-		return;
-	rx->running = true;
-	rx->starved = false;
-	tcp_read_sock(qp->llp->sk, &desc,
-		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
-	if (rx->asm_buf && (!rx->asm_len || rx->swallow))
-		drop_asm(rx);
-	qp->stats.v[SWP_STAT_RX_OOO] = swp_llp_out_of_order(qp->llp);
-	rx->running = false;
+		return swp_rx_mpa_error(qp, SWP_FAULT_MPA_CRC);
+	return swp_rx_ulpdu(qp, c, ulpdu);
 }

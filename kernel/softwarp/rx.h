@@ -42,8 +42,20 @@ struct swp_rx {
 	bool marker_bad;	/* one in it disagrees */
 };
 
+/* rx_stream.c: what has come; again, with a buffer of @size octets for it */
 void swp_rx_run(struct swp_qp *qp);
 void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
+
+struct swp_cur;
+
+/*
+ * rx.c: one FPDU, and one that MPA has found good; the cursor is at ULPDU_Length.
+ * Return < 0 when the stream has failed.
+ */
+int swp_rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu);
+int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu);
+/* rx.c: MPA itself is at its end: nothing behind this is passed up. */
+int swp_rx_mpa_error(struct swp_qp *qp, enum swp_fault fault);
 
 /* Has an FPDU begun to come that is not whole? */
 static inline bool swp_rx_unfinished(const struct swp_rx *rx)
