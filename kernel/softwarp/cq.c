@@ -41,6 +41,7 @@ static void cq_unlock(struct swp_cq *cq, unsigned long flags)
  */
 static int fire(struct swp_cq *cq)
 {
+	lockdep_assert_held(&cq->lock);
 	cq->held = 0;
 	if (cq->ring.entry)
 		WRITE_ONCE(swp_ring_ctrl(&cq->ring)->arm, SWP_ARM_NONE);
@@ -56,6 +57,7 @@ static int fire(struct swp_cq *cq)
  */
 static int hold_or_fire(struct swp_cq *cq)
 {
+	lockdep_assert_held(&cq->lock);
 	if (!cq->mod_count || ++cq->held >= cq->mod_count)
 		return fire(cq);
 	/* of an earlier event the timer may still run: it begins anew */
@@ -337,6 +339,7 @@ static void copy_cqes(const struct swp_cq *cq, struct swp_ring *to, u32 cons,
 	struct swp_cqe *dst;
 	u32 i;
 
+	lockdep_assert_held(&cq->resize_mutex);
 	for (i = from; i != num; i++) {
 		dst = swp_ring_slot(to, i);
 		memcpy(dst, swp_ring_slot(&cq->ring, cons + i), sizeof(*dst));
@@ -354,6 +357,7 @@ static int try_move(struct swp_cq *cq, struct swp_ring *to, u32 cons, u32 from)
 {
 	u32 num = cq->prod - cons;
 
+	lockdep_assert_held(&cq->lock);
 	if (cq->overflow || num > cq->ring.entries || num > to->entries)
 		return -EBUSY;
 	if (num - from > SWP_MOVE_CQES)
@@ -377,6 +381,7 @@ static int move_cqes(struct swp_cq *cq, struct swp_ring *to)
 	u32 n, copied = 0;
 	int ret;
 
+	lockdep_assert_held(&cq->resize_mutex);
 	for (;;) {
 		spin_lock_bh(&cq->lock);
 		ret = try_move(cq, to, cons, copied);

@@ -243,6 +243,7 @@ void swp_ep_abandon(struct swp_ep *ep)
 
 void swp_ep_discard(struct swp_ep *ep, int error, enum swp_drop how)
 {
+	lockdep_assert_held(&ep->mutex);
 	swp_ep_drop_llp(ep, how);
 	swp_ep_end_handshake(ep);
 	ep->state = SWP_EP_DEAD;
@@ -266,6 +267,7 @@ static void tell_replied(struct swp_ep *ep, int status,
 static void connect_failed(struct swp_ep *ep, int err,
 			   const struct swp_mpa_frame *f, enum swp_drop how)
 {
+	lockdep_assert_held(&ep->mutex);
 	if (err == -ECONNREFUSED && f && ep->ulp->rejected)
 		ep->ulp->rejected(ep);
 	swp_ep_drop_llp(ep, how);
@@ -459,6 +461,7 @@ static int gather(struct swp_ep *ep, enum swp_mpa_kind kind,
 	size_t need;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	for (;;) {
 		ret = swp_mpa_decode(kind, min_rev, hs->max_rev, hs->in,
 				     hs->got, f, &need);
@@ -508,6 +511,7 @@ static int send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 	u8 out[SWP_MPA_FRAME_MAX];
 	int len = swp_mpa_encode(kind, f, out);
 
+	lockdep_assert_held(&ep->mutex);
 	if (len < 0)
 		return len;
 	return swp_llp_send(ep->llp, out, len, &ep->hs->sent);
@@ -524,6 +528,7 @@ static int send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
 			      msecs_to_jiffies(swp_params.handshake_ms);
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	for (;;) {
 		ret = send_frame(ep, SWP_MPA_REPLY, f);
 		if (ret != -EAGAIN || READ_ONCE(ep->kill) ||
@@ -546,6 +551,7 @@ static void send_terminate(struct swp_ep *ep, enum swp_fault fault,
 	u32 ulpdu, len;
 	__le32 sum = 0;
 
+	lockdep_assert_held(&ep->mutex);
 	swp_untagged_encode(fpdu + SWP_MPA_LEN, SWP_RDMAP_TERMINATE, true, 0,
 			    SWP_QN_TERMINATE, 1, 0);
 	ulpdu = SWP_UNTAGGED_LEN +
@@ -569,6 +575,7 @@ static void connecting(struct swp_ep *ep)
 	struct swp_handshake *hs = ep->hs;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	ret = swp_llp_connect_result(ep->llp);
 	if (ret == -EINPROGRESS)
 		return;
@@ -608,6 +615,7 @@ static bool fall_back(struct swp_ep *ep, int err)
 {
 	struct swp_handshake *hs = ep->hs;
 
+	lockdep_assert_held(&ep->mutex);
 	if (hs->got || hs->retried || !hs->mine.enhanced ||
 	    !hs->policy.fallback || !ep->ulp->reopen)
 		return false;
@@ -629,6 +637,7 @@ static void give_up(struct swp_ep *ep, int err, enum swp_fault fault,
 {
 	enum swp_drop how = SWP_DROP_RST;
 
+	lockdep_assert_held(&ep->mutex);
 	if (ep->hs->mine.enhanced) {
 		send_terminate(ep, fault, res);
 		how = SWP_DROP_FIN;
@@ -642,6 +651,7 @@ static void start_active(struct swp_ep *ep, const struct swp_mpa_frame *reply,
 	struct swp_stream_params p;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	if (pd_too_long(ep, "Reply", reply)) {
 		give_up(ep, -EMSGSIZE, SWP_FAULT_MPA_LOCAL, res);
 		return;
@@ -673,6 +683,7 @@ static void reply_came(struct swp_ep *ep)
 	enum swp_fault fault;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	ret = gather(ep, SWP_MPA_REPLY, &f);
 	if (ret == -EAGAIN)
 		return;
@@ -758,6 +769,7 @@ static bool try_refusal(struct swp_ep *ep)
 	struct swp_mpa_frame rep;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	swp_mpa_refuse(&ep->hs->local, &ep->hs->peer, &rep);
 	ret = send_frame(ep, SWP_MPA_REPLY, &rep);
 	if (!ret)
@@ -788,6 +800,7 @@ static void request_came(struct swp_ep *ep)
 	struct swp_handshake *hs = ep->hs;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	ret = gather(ep, SWP_MPA_REQUEST, &hs->peer);
 	if (ret == -EAGAIN)
 		return;
@@ -851,6 +864,7 @@ static void reported(struct swp_ep *ep)
 {
 	int error = swp_ep_spoke_early(ep);
 
+	lockdep_assert_held(&ep->mutex);
 	if (error)
 		swp_ep_discard(ep, error, SWP_DROP_RST);
 }

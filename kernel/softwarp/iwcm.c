@@ -55,6 +55,7 @@ static void replied(struct swp_ep *ep, int status,
 	};
 	int tries;
 
+	lockdep_assert_held(&ep->mutex);
 	if (f) {
 		ev.ird = event_depth(f, f->ird);
 		ev.ord = event_depth(f, f->ord);
@@ -114,6 +115,7 @@ static void drop_handle(struct swp_ep *ep)
 
 static void release(struct swp_ep *ep)
 {
+	lockdep_assert_held(&ep->mutex);
 	drop_handle(ep);
 	swp_listener_leave(ep);
 	if (ep->net) {
@@ -141,6 +143,7 @@ static void offer(struct swp_ep *ep)
 	};
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	ret = swp_llp_names(ep->llp, &ev.local_addr, &ev.remote_addr, NULL);
 	if (ret) {
 		swp_ep_discard(ep, ret, SWP_DROP_RST);
@@ -217,6 +220,7 @@ static int take_qp(struct swp_ep *ep, const struct iw_cm_id *id, u32 qpn)
 	int ret = -EINVAL;
 	bool may;
 
+	lockdep_assert_held(&ep->mutex);
 	if (!cid || cid->device != id->device)
 		return -EINVAL;
 	qp = swp_qp_lookup(ep->dev, qpn);

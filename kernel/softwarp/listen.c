@@ -424,6 +424,7 @@ static bool addr_equal(const struct sockaddr_storage *a,
 
 static void hub_free(struct swp_hub *hub)
 {
+	lockdep_assert_held(&hub_mutex);
 	list_del(&hub->entry);
 	/* an accept that runs now may still need the socket */
 	swp_lls_quiesce(&hub->lls);

@@ -139,6 +139,7 @@ int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old)
 	u64 *p;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!mr)
 		return -ENOENT;
 	ret = swp_mr_check_atomic(mr, qp, a->to);
@@ -424,6 +425,7 @@ int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access)
 	int ret = -EINVAL;
 	u64 blocks;
 
+	swp_qp_assert_owned(qp);
 	if (!mr)
 		return -ENOENT;
 	if (mr->base.pd != qp->base.pd || mr->kind != SWP_MR_FAST ||
@@ -536,6 +538,7 @@ static int invalidate_locked(struct swp_qp *qp, u32 stag, may_invalidate may)
 	struct swp_mr *mr;
 	int ret = 0;
 
+	lockdep_assert_held(&qp->dev->mw_lock);
 	spin_lock_bh(&qp->dev->mw_lock);
 	mr = swp_mr_get(qp->dev, stag);
 	if (!mr) {
@@ -574,11 +577,13 @@ static int invalidate_stag(struct swp_qp *qp, u32 stag, may_invalidate may)
 
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag)
 {
+	swp_qp_assert_owned(qp);
 	return invalidate_stag(qp, stag, peer_may_invalidate);
 }
 
 int swp_mr_local_inv(struct swp_qp *qp, u32 stag)
 {
+	swp_qp_assert_owned(qp);
 	return invalidate_stag(qp, stag, owner_may_invalidate);
 }
 
@@ -626,6 +631,7 @@ static int bind_to(struct swp_qp *qp, struct swp_mr *mw, u32 key,
 	struct swp_mr *mr = swp_mr_get(qp->dev, b->lkey);
 	int ret = -EINVAL;
 
+	lockdep_assert_held(&qp->dev->mw_lock);
 	if (!mr)
 		return -ENOENT;
 	if (mr->kind != SWP_MR_USER)
@@ -656,6 +662,7 @@ int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
 	struct swp_mr *mw;
 	int ret = -ENOENT;
 
+	swp_qp_assert_owned(qp);
 	spin_lock_bh(&qp->dev->mw_lock);
 	mw = find_mr(qp->dev, key);
 	if (!mw)

@@ -182,6 +182,7 @@ static int push_send(struct swp_qp *qp, const struct swp_slot *s)
 		.status = s->status,
 	};
 
+	lockdep_assert_held(&qp->lock);
 	return swp_cq_push(qp->scq, &cqe);
 }
 
@@ -221,6 +222,7 @@ static int flush_sq(struct swp_qp *qp)
 	bool failed = false;
 	int bits = 0;
 
+	lockdep_assert_held(&qp->lock);
 	for (; qp->sq_done != qp->sq_tx; qp->sq_done++, left--) {
 		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
 
@@ -271,6 +273,7 @@ static int push_recv_flush(struct swp_qp *qp, u64 wr_id)
 		.vendor_err = qp->vendor_err,
 	};
 
+	lockdep_assert_held(&qp->lock);
 	return swp_cq_push(qp->rcq, &cqe);
 }
 
@@ -280,6 +283,7 @@ static int flush_rq(struct swp_qp *qp)
 	u32 prod, left = qp->rq.entries;
 	int bits = 0;
 
+	lockdep_assert_held(&qp->lock);
 	WRITE_ONCE(ctrl->kick, 1);
 	/* pairs with the poster's barrier between prod and kick */
 	smp_mb();
@@ -358,6 +362,7 @@ static void tell_failed(struct swp_qp *qp)
 		[SWP_EVENT_REQUEST] = IB_EVENT_QP_REQ_ERR,
 	};
 
+	swp_qp_assert_owned(qp);
 	swp_qp_event(qp, events[swp_fault_event(qp->fault)]);
 }
 
@@ -367,6 +372,7 @@ static void tell_failed(struct swp_qp *qp)
  */
 static void want_terminate(struct swp_qp *qp)
 {
+	swp_qp_assert_owned(qp);
 	if (qp->tx.fenced || qp->tx.shut)
 		return;
 	qp->tx.term_pending = true;
@@ -379,6 +385,7 @@ static void want_terminate(struct swp_qp *qp)
  */
 static void shut_stream(struct swp_qp *qp)
 {
+	swp_qp_assert_owned(qp);
 	qp->tx.shut = true;
 	set_bit(SWP_QPF_TELL, &qp->flags);
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
@@ -436,6 +443,7 @@ void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
 {
 	const struct swp_term t = swp_fault_term(fault);
 
+	swp_qp_assert_owned(qp);
 	if (!would_step(qp, SWP_QP_FAULT))
 		return;
 	qp->fault = fault;
@@ -451,11 +459,13 @@ void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
 
 void swp_qp_terminated(struct swp_qp *qp)
 {
+	swp_qp_assert_owned(qp);
 	qp_step(qp, SWP_QP_SAID);
 }
 
 void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
 {
+	swp_qp_assert_owned(qp);
 	if (!would_step(qp, SWP_QP_TOLD))
 		return;
 	qp->vendor_err = swp_vendor_err(t) | SWP_VENDOR_ERR_REMOTE;
@@ -466,6 +476,7 @@ void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t)
 
 void swp_qp_dead(struct swp_qp *qp, int error)
 {
+	swp_qp_assert_owned(qp);
 	if (qp->close_error == 0)
 		qp->close_error = error;
 	qp->tx.term_pending = false;
@@ -489,6 +500,7 @@ static void llp_state_change(struct swp_llp *llp)
 	int err = sk->sk_err ? -sk->sk_err : 0;
 	const u32 lost = swp_fault_vendor_err(SWP_FAULT_MPA_CLOSED);
 
+	swp_qp_assert_owned(qp);
 	if (!err && sk->sk_state == TCP_ESTABLISHED &&
 	    !(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
@@ -529,6 +541,7 @@ static void llp_data_ready(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
 
+	swp_qp_assert_owned(qp);
 	swp_rx_run(qp);
 	swp_tx_news(qp, SWP_NEWS_DATA);
 }
@@ -537,6 +550,7 @@ static void llp_write_space(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
 
+	swp_qp_assert_owned(qp);
 	swp_tx_acked(qp);
 	swp_tx_news(qp, SWP_NEWS_ACKED);
 }
@@ -606,6 +620,7 @@ static bool closing_moves(struct swp_qp *qp)
 {
 	u32 moved = swp_llp_moved(qp->llp);
 
+	swp_qp_assert_owned(qp);
 	if (moved != qp->tx.moved) {
 		qp->tx.moved = moved;
 		qp->tx.stalls = 0;
@@ -673,6 +688,7 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 	u32 taken = qp->sq_tx - before;
 	unsigned int cpu;
 
+	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, DOORBELLS);
 	if (!taken || taken > SWP_STREAM_BATCH ||
 	    qp->tx.last_bytes > qp->tx.mss) {
@@ -720,6 +736,7 @@ static void tx_burst(struct swp_qp *qp, enum swp_run why)
 {
 	u32 before = qp->sq_tx;
 
+	swp_qp_assert_owned(qp);
 	/* the duty of a poller that ends is taken over here, if it has one */
 	if (why == SWP_RUN_POLL_END)
 		end_poller(qp);

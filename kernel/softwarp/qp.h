@@ -193,6 +193,16 @@ struct swp_qp {
 #define swp_qp_stat_add(qp, id, n)	((qp)->stats.v[SWP_STAT_##id] += (n))
 #define swp_qp_stat_inc(qp, id)		swp_qp_stat_add(qp, id, 1)
 
+/*
+ * The engines are the caller's: it has the socket lock, as a process or in
+ * softirq, or there is no stream.
+ */
+static inline void swp_qp_assert_owned(const struct swp_qp *qp)
+{
+	if (IS_ENABLED(CONFIG_LOCKDEP) && qp->llp)
+		sock_owned_by_me(qp->llp->sk);
+}
+
 /* Life ---------------------------------------------------------------------- */
 
 /* Lookups run in any context; the last put wakes destroy. */

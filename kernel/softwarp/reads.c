@@ -96,6 +96,7 @@ void swp_reads_free(struct swp_qp *qp)
  */
 bool swp_iread_grow(struct swp_qp *qp)
 {
+	swp_qp_assert_owned(qp);
 	return qp->iread_size >= qp->sp.ird || grow_irq(qp);
 }
 
@@ -108,6 +109,7 @@ bool swp_oread_room(struct swp_qp *qp, u32 num_sge)
 	u32 n = qp->oread_prod - qp->oread_cons;
 	struct swp_oread *o;
 
+	swp_qp_assert_owned(qp);
 	if (n >= qp->sp.ord)
 		return false;
 	if (n == qp->oread_size && !grow_oreads(qp))
@@ -129,6 +131,7 @@ void swp_oread_done(struct swp_qp *qp)
 {
 	struct swp_oread *o = swp_oread(qp, qp->oread_cons++);
 
+	swp_qp_assert_owned(qp);
 	if (unlikely(o->more)) {
 		kvfree(o->more);
 		o->more = NULL;

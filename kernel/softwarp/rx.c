@@ -29,6 +29,7 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f,
 		    f->seg.opcode == SWP_RDMAP_READ_REQ &&
 		    f->hdr_avail >= SWP_MAX_HDR;
 
+	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, RX_PROTO_ERR);
 	if (!f->seg.hdr_len || f->hdr_avail < f->seg.hdr_len)
 		swp_qp_fail(qp, fault, NULL, 0, 0, NULL);
@@ -66,6 +67,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 	enum swp_fault fault;
 	u32 mo = 0;
 
+	swp_qp_assert_owned(qp);
 	switch (s->qn) {
 	case SWP_QN_SEND:
 		buffer = rx->in_msg || rqe_posted(qp);
@@ -95,6 +97,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 /* Our own memory is not what the consumer said it is: RFC 5041 section 7.2 */
 static int local_catastrophe(struct swp_qp *qp)
 {
+	swp_qp_assert_owned(qp);
 	swp_qp_fail(qp, SWP_FAULT_DDP_LOCAL, NULL, 0, 0, NULL);
 	return -EFAULT;
 }
@@ -192,6 +195,7 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_mr *mr;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!qp->rx.in_write)
 		qp->rx.write_len = 0;
 	qp->rx.write_len += s->payload;
@@ -221,6 +225,7 @@ static int take_rqe(struct swp_qp *qp)
 	u32 left;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (qp->srq)
 		return swp_srq_take(qp->srq, &qp->rx);
 	if (!qp->rq.entries)
@@ -249,6 +254,7 @@ static void complete_recv(struct swp_qp *qp, u8 status, u32 len, u8 opcode,
 		.status = status,
 	};
 
+	swp_qp_assert_owned(qp);
 	if (opcode == SWP_RDMAP_SEND_SE || opcode == SWP_RDMAP_SEND_SE_INV)
 		cqe.flags |= SWP_CQE_SOLICITED;
 	if (opcode == SWP_RDMAP_SEND_INV || opcode == SWP_RDMAP_SEND_SE_INV) {
@@ -265,6 +271,7 @@ static int fail_recv(struct swp_qp *qp, const struct rx_fpdu *f, u8 status,
 {
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	ret = fault == SWP_FAULT_DDP_LOCAL ? local_catastrophe(qp) :
 					     reject(qp, f, fault);
 	complete_recv(qp, status, 0, SWP_RDMAP_SEND, 0);
@@ -277,6 +284,7 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_rx *rx = &qp->rx;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!rx->in_msg) {
 		ret = take_rqe(qp);
 		if (ret == -ENOBUFS)
@@ -334,6 +342,7 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 	bool alone;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (rx->in_msg || rx->in_write)
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	if (!s->last || s->payload != SWP_IMM_LEN)
@@ -371,6 +380,7 @@ static int fail_request(struct swp_qp *qp, struct swp_slot *slot)
 {
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	slot->status = IB_WC_LOC_PROT_ERR;
 	ret = local_catastrophe(qp);
 	slot->vendor_err = qp->vendor_err;
@@ -385,6 +395,7 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_mr *mr;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (s->payload > SWP_READ_REQ_LEN || (!s->last && s->payload))
 		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < SWP_READ_REQ_LEN)
@@ -418,6 +429,7 @@ static int rx_atomic_req(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_mr *mr;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (s->payload > sizeof(buf) || (!s->last && s->payload))
 		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < sizeof(buf))
@@ -451,6 +463,7 @@ static int rx_atomic_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	u64 old;
 	u32 id;
 
+	swp_qp_assert_owned(qp);
 	if (s->payload > sizeof(buf) || (!s->last && s->payload))
 		return reject(qp, f, SWP_FAULT_DDP_TOO_LONG);
 	if (s->payload < sizeof(buf))
@@ -478,6 +491,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_oread *o;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!awaits(qp, false))
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	o = swp_oread(qp, qp->oread_cons);
@@ -564,6 +578,7 @@ static void blame(struct swp_qp *qp, const struct swp_term *t,
 	struct swp_slot *s;
 	u32 i;
 
+	swp_qp_assert_owned(qp);
 	if (!qp->sq.entries)
 		return;
 	/* RDMAP protects the data source of reads */
@@ -589,6 +604,7 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 	struct swp_term t;
 	u32 msn;
 
+	swp_qp_assert_owned(qp);
 	swp_cur_copy(&f->payload, buf, len);
 	/* RFC 5040 section 5.4: an invalid one is an error like others */
 	if (!s->last || swp_term_decode(buf, len, &t, &msn, &rreq))
@@ -632,6 +648,7 @@ static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
 
 int swp_rx_mpa_error(struct swp_qp *qp, enum swp_fault fault)
 {
+	swp_qp_assert_owned(qp);
 	if (fault == SWP_FAULT_MPA_CRC)
 		swp_qp_stat_inc(qp, RX_CRC_ERR);
 	else
@@ -648,6 +665,7 @@ int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	bool first;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	first = qp->tx.fenced;
 	/* RFC 5044 section 7.1.2: MPA has found a good FPDU of the initiator */
 	if (unlikely(first))
@@ -711,6 +729,7 @@ int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 
 int swp_rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 {
+	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, RX_FPDU);
 	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
 	if (qp->sp.crc && !crc_ok(c, SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu)))

@@ -24,6 +24,7 @@ static bool grow_asm(struct swp_qp *qp, u32 need)
 	struct swp_rx *rx = &qp->rx;
 	u8 *buf;
 
+	swp_qp_assert_owned(qp);
 	if (need <= rx->asm_size)
 		return true;
 	need = roundup_pow_of_two(max(need, 256U));
@@ -57,6 +58,7 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 	u32 ulpdu;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	while (taken < avail) {
 		if (rx->asm_len < SWP_MPA_LEN) {
 			want = SWP_MPA_LEN;
@@ -93,6 +95,7 @@ static void starve(read_descriptor_t *desc)
 {
 	struct swp_qp *qp = desc->arg.data;
 
+	swp_qp_assert_owned(qp);
 	desc->count = 0;
 	qp->rx.starved = true;
 	/* what is short may be the program's share, for as long as it likes */
@@ -109,6 +112,7 @@ static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
 	u32 pos = 0;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (rx->swallow)
 		return len;
 	swp_cur_skb(&c, skb, off);
@@ -164,6 +168,7 @@ static int got_marker(struct swp_qp *qp)
 	u32 pos = rx->stream - SWP_MARKER_LEN;
 	u16 want = rx->asm_len ? swp_fpduptr(pos, rx->head) : 0;
 
+	swp_qp_assert_owned(qp);
 	if (qp->sp.crc)
 		rx->crc = swp_crc32c(rx->crc, rx->marker, SWP_MARKER_LEN);
 	/* the two low bits count as zero, the first two octets do not count */
@@ -180,6 +185,7 @@ static int got_marked(struct swp_qp *qp, u32 ulpdu)
 	u32 crc = ~rx->crc;
 	struct swp_cur flat;
 
+	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, RX_FPDU);
 	swp_qp_stat_add(qp, RX_BYTES, ulpdu);
 	rx->asm_len = 0;
@@ -202,6 +208,7 @@ static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 	u32 ulpdu = 0, len = 0, stop, n;
 	int ret = 0;
 
+	swp_qp_assert_owned(qp);
 	if (in_marker < SWP_MARKER_LEN) {
 		n = min(avail, SWP_MARKER_LEN - in_marker);
 		swp_cur_copy(c, rx->marker + in_marker, n);
@@ -245,6 +252,7 @@ static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
 	u32 pos = 0;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (rx->swallow)
 		return len;
 	swp_cur_skb(&c, skb, off);
@@ -267,6 +275,7 @@ void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
 {
 	struct swp_rx *rx = &qp->rx;
 
+	swp_qp_assert_owned(qp);
 	if (!rx->starved || rx->swallow || size <= rx->asm_size) {
 		kvfree(buf);
 	} else {
@@ -283,6 +292,7 @@ void swp_rx_run(struct swp_qp *qp)
 	read_descriptor_t desc = { .arg.data = qp, .count = 1 };
 	struct swp_rx *rx = &qp->rx;
 
+	swp_qp_assert_owned(qp);
 	if (rx->running)
 		return;
 	rx->running = true;

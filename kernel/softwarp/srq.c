@@ -197,6 +197,7 @@ static int try_move(struct swp_srq *srq, struct swp_ring *to, u32 *from,
 	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(to);
 	u32 num = prod - srq->cons;
 
+	lockdep_assert_held(&srq->lock);
 	if (srq->broken || num > srq->ring.entries || num > to->entries)
 		return -EINVAL;
 	/* taken meanwhile, copied or not */
@@ -226,6 +227,7 @@ static int change(struct swp_srq *srq, const struct ib_srq_attr *attr,
 	u32 limit = mask & IB_SRQ_LIMIT ? attr->srq_limit : srq->limit;
 	int ret = 0;
 
+	lockdep_assert_held(&srq->lock);
 	if (limit > (ring->entries ? ring->entries : srq->ring.entries))
 		return -EINVAL;
 	if (ring->entries)
@@ -267,6 +269,7 @@ static int resize(struct swp_srq *srq, const struct ib_srq_attr *attr,
 	u32 prod = posted(srq), from = READ_ONCE(srq->cons), end, n;
 	int ret;
 
+	lockdep_assert_held(&srq->resize_mutex);
 	for (;;) {
 		ret = change_locked(srq, attr, mask, ring, &from, prod);
 		if (ret != -EAGAIN)

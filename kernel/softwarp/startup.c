@@ -28,6 +28,7 @@ static void done(struct swp_ep *ep, int status, const struct swp_mpa_frame *f)
 {
 	struct swp_startup_peer peer;
 
+	lockdep_assert_held(&ep->mutex);
 	if (f)
 		peer_of(f, &peer);
 	ep->ops->done(ep->ctx, status, f ? &peer : NULL);
@@ -43,6 +44,7 @@ static void offer(struct swp_ep *ep)
 {
 	struct swp_startup_peer peer;
 
+	lockdep_assert_held(&ep->mutex);
 	ep->state = SWP_EP_REPORTED;
 	/* from here on the ULP takes what time it needs */
 	swp_ep_stop_timer(ep);
@@ -68,11 +70,13 @@ static void rejected(struct swp_ep *ep)
 
 static void disconnect(struct swp_ep *ep)
 {
+	lockdep_assert_held(&ep->ev_lock);
 	ep->ops->disconnect(ep->ctx);
 }
 
 static void closed(struct swp_ep *ep, int error)
 {
+	lockdep_assert_held(&ep->ev_lock);
 	ep->ops->closed(ep->ctx, error);
 }
 
@@ -114,6 +118,7 @@ static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 	struct sockaddr_storage local;
 	int ret;
 
+	lockdep_assert_held(&ep->mutex);
 	if (p->p2p != SWP_STARTUP_P2P_POLICY)
 		hs->policy.p2p = p->p2p == SWP_STARTUP_P2P_ON;
 	hs->ird = p->ird;

@@ -236,6 +236,7 @@ static void local_error(struct swp_qp *qp, u8 status)
 {
 	struct swp_slot *s = &qp->slots[(qp->sq_tx - 1) & qp->sq.mask];
 
+	swp_qp_assert_owned(qp);
 	if (qp->tx.kind != SWP_TX_RRESP) {
 		s->status = status;
 		s->vendor_err = swp_fault_vendor_err(SWP_FAULT_RDMAP_LOCAL);
@@ -371,6 +372,7 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	struct swp_sge *sge = tx_sge(tx);
 	struct swp_rreq r;
 
+	swp_qp_assert_owned(qp);
 	if (!sges_ok(qp, IB_ACCESS_LOCAL_WRITE))
 		return false;
 	o->atomic = is_atomic(tx->sqe.opcode);
@@ -446,6 +448,7 @@ static int run_local(struct swp_qp *qp)
 {
 	const struct swp_sqe *e = &qp->tx.sqe;
 
+	swp_qp_assert_owned(qp);
 	switch (e->opcode) {
 	case SWP_OP_REG_MR:
 		return swp_mr_fast_reg(qp, e->rkey, e->remote_addr) ?
@@ -465,6 +468,7 @@ static int run_local(struct swp_qp *qp)
 
 static void local_done(struct swp_qp *qp, struct swp_slot *s)
 {
+	swp_qp_assert_owned(qp);
 	qp->tx.kind = SWP_TX_NONE;
 	s->state = SWP_SLOT_DONE;
 	/* the next batch that is done must not look at this slot's next user */
@@ -629,6 +633,7 @@ static bool next_sqe(struct swp_qp *qp)
 	int status;
 	u32 prod;
 
+	swp_qp_assert_owned(qp);
 	if (!sq_posted(qp, &prod))
 		return false;
 	/* what is posted from now on is found before the engine stops */
@@ -660,6 +665,7 @@ static void rresp_error(struct swp_qp *qp, int err)
 	u8 ddp[SWP_UNTAGGED_LEN], rreq[SWP_READ_REQ_LEN];
 	struct swp_rreq w = q->read;
 
+	swp_qp_assert_owned(qp);
 	/* RFC 5040 section 4.8: what is left of the request goes back */
 	w.sink_to += qp->tx.off;
 	w.src_to += qp->tx.off;
@@ -689,6 +695,7 @@ static bool atomic_response(struct swp_qp *qp, const struct swp_atomic *a)
 	u64 old;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	ret = swp_mr_atomic(qp, a, &old);
 	if (ret) {
 		tx->off = 0;
@@ -710,6 +717,7 @@ static bool next_rresp(struct swp_qp *qp)
 	const struct swp_rreq *r;
 	const struct swp_iread *q;
 
+	swp_qp_assert_owned(qp);
 	if (qp->iread_cons == qp->iread_prod)
 		return false;
 	q = swp_iread(qp, qp->iread_cons);
@@ -742,6 +750,7 @@ static void next_rtr(struct swp_qp *qp)
 	struct swp_oread *o;
 	u8 kind = tx->rtr;
 
+	swp_qp_assert_owned(qp);
 	tx->rtr = 0;
 	switch (kind) {
 	case SWP_RTR_SEND:
@@ -773,6 +782,7 @@ static bool next_msg(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 
+	swp_qp_assert_owned(qp);
 	if (tx->term_sent)
 		return false;
 	if (tx->term_pending) {
@@ -810,6 +820,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 	struct swp_mr *mr;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!n)
 		return 0;
 	if (tx->inlined)
@@ -1008,6 +1019,7 @@ static int add_fpdu(struct swp_qp *qp)
 	bool last;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	if (!cut_fpdu(qp, &f))
 		return 0;
 	mark(tx, &m);
@@ -1032,6 +1044,7 @@ static void start_batch(struct swp_qp *qp)
 	struct swp_tx *tx = &qp->tx;
 	struct swp_llp_tail tail;
 
+	swp_qp_assert_owned(qp);
 	swp_llp_tail(qp->llp, &tail);
 	tx->no_mem = false;
 	tx->nbv = 0;
@@ -1056,6 +1069,7 @@ static bool take_msg(struct swp_qp *qp, int *left)
 	struct swp_tx *tx = &qp->tx;
 	bool found;
 
+	swp_qp_assert_owned(qp);
 	do {
 		if (*left <= 0)
 			return false;
@@ -1078,6 +1092,7 @@ static int build_batch(struct swp_qp *qp, int *left)
 	struct swp_tx *tx = &qp->tx;
 	int ret = 0;
 
+	swp_qp_assert_owned(qp);
 	start_batch(qp);
 	while (tx->room) {
 		if (tx->kind == SWP_TX_NONE && !take_msg(qp, left))
@@ -1114,6 +1129,7 @@ static void batch_done(struct swp_qp *qp)
 	struct swp_tx *tx = &qp->tx;
 	u32 i, end = tx->batch_tx;
 
+	swp_qp_assert_owned(qp);
 	tx->pending = false;
 	tx->last_bytes = tx->bytes;
 	drop_holds(tx);
@@ -1149,6 +1165,7 @@ void swp_tx_acked(struct swp_qp *qp)
 {
 	u32 i;
 
+	swp_qp_assert_owned(qp);
 	if (!qp->ack_waiting)
 		return;
 	for (i = qp->sq_done; i != qp->sq_acked && qp->ack_waiting; i++) {
@@ -1176,6 +1193,7 @@ void swp_tx_cut(struct swp_qp *qp)
 	struct swp_tx *tx = &qp->tx;
 	struct swp_slot *s;
 
+	swp_qp_assert_owned(qp);
 	if (tx->kind != SWP_TX_SQE && tx->kind != SWP_TX_RRESP)
 		return;
 	if (tx->len - tx->off <= SWP_TX_BURST)
@@ -1193,6 +1211,7 @@ void swp_tx_release(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 
+	swp_qp_assert_owned(qp);
 	tx->pending = false;
 	tx->kind = SWP_TX_NONE;
 	drop_holds(tx);
@@ -1203,6 +1222,7 @@ static void tx_idle(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 
+	swp_qp_assert_owned(qp);
 	if (qp->state == SWP_QP_TERMINATE && !tx->term_pending) {
 		swp_qp_terminated(qp);
 		return;
@@ -1226,6 +1246,7 @@ void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 	struct swp_tx *tx = &qp->tx;
 	bool kick = swp_turn_kick(turn);
 
+	swp_qp_assert_owned(qp);
 	WRITE_ONCE(tx->turn, turn);
 	/* that of a stream that has ended is the flush's */
 	if (turn != SWP_TURN_NOBODY && kick != tx->kick && qp->sq.entries) {
@@ -1260,6 +1281,7 @@ static bool tx_due(const struct swp_qp *qp)
 /* What the socket calls for: the engine runs if it may help. */
 void swp_tx_news(struct swp_qp *qp, enum swp_news news)
 {
+	swp_qp_assert_owned(qp);
 	if (swp_turn_runs(qp->tx.turn, news, tx_due(qp)))
 		swp_tx_run(qp);
 }
@@ -1281,6 +1303,7 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 	struct swp_tx *tx = &qp->tx;
 	int ret;
 
+	swp_qp_assert_owned(qp);
 	while (*left > 0) {
 		if (qp->state == SWP_QP_ERROR)
 			return SWP_STOP_DEAD;
@@ -1340,6 +1363,7 @@ void swp_tx_run(struct swp_qp *qp)
 	int burst, *left;
 	u32 prod;
 
+	swp_qp_assert_owned(qp);
 	if (tx->running || !qp->llp)
 		return;
 	actor = tx_actor(tx, qp->llp);
