@@ -178,10 +178,11 @@ struct swp_atomic {
  * @seg: the header; hdr_len is 0 when the ULPDU is too short for one, else all
  *     of it is valid whatever is returned
  *
- * Returns SWP_FAULT_NONE, or what is wrong.  Order of checks as RFC 5040 section 7.2: DDP fields (version, queue number),
- * then opcode and what depends on it, then RDMAP version.  Sequence numbers and
- * buffers are the caller's to check; they are DDP's business, so those of an
- * untagged segment come before a reason of layer RDMAP.
+ * Returns SWP_FAULT_NONE, or what is wrong.  Order of checks as RFC 5040 section
+ * 7.2: DDP fields (version, queue number), then opcode and what depends on it,
+ * then RDMAP version.  Sequence numbers and buffers are the caller's to check;
+ * they are DDP's business, so those of an untagged segment come before a reason
+ * of layer RDMAP.
  */
 enum swp_fault swp_seg_decode(const __u8 *buf, __u32 ulpdu_len,
 			      unsigned int accept, struct swp_seg *seg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What can be wrong with a stream, and everything that follows from it: one row
- * per fault.  RFC 5040 section 4.8 with Figure 9, RFC 5041 section 8.2, RFC 5044
+ * per fault, in terminate.c.  RFC 5040 section 4.8 with Figure 9, RFC 5041 section 8.2, RFC 5044
  * section 8, RFC 6581 section 9.2, RFC 7306 section 8.
  *
  * The way of a fault, with a bad CRC for an example:
@@ -106,95 +106,43 @@ enum swp_fault_blame {
 	SWP_BLAME_REQUEST,
 };
 
-/*
- * ROW(fault, layer, type, code, headers, event, blame, name): faults of one
- * layer and type have the same event and blame.  In the order of the counters;
- * names are those of counters, without "terminate_for_".
- */
-#define SWP_FAULTS(ROW) \
-	/* RDMAP: local catastrophe */ \
-	ROW(RDMAP_LOCAL, RDMAP, RDMAP_ET_LOCAL, 0x00, \
-	    NONE, FATAL, OPERATION, "rdmap_local") \
-	/* RDMAP: remote protection */ \
-	ROW(RDMAP_INVALID_STAG, RDMAP, RDMAP_ET_PROT, SWP_RP_INVALID_STAG, \
-	    RREQ, ACCESS, ACCESS, "rdmap_invalid_stag") \
-	ROW(RDMAP_BOUNDS, RDMAP, RDMAP_ET_PROT, SWP_RP_BOUNDS, \
-	    RREQ, ACCESS, ACCESS, "rdmap_bounds") \
-	ROW(RDMAP_ACCESS, RDMAP, RDMAP_ET_PROT, SWP_RP_ACCESS, \
-	    RREQ, ACCESS, ACCESS, "rdmap_access") \
-	ROW(RDMAP_NOT_ASSOC, RDMAP, RDMAP_ET_PROT, SWP_RP_NOT_ASSOC, \
-	    RREQ, ACCESS, ACCESS, "rdmap_stag_not_associated") \
-	ROW(RDMAP_TO_WRAP, RDMAP, RDMAP_ET_PROT, SWP_RP_TO_WRAP, \
-	    RREQ, ACCESS, ACCESS, "rdmap_to_wrap") \
-	ROW(RDMAP_CANT_INVALIDATE, RDMAP, RDMAP_ET_PROT, \
-	    SWP_RP_CANT_INVALIDATE, \
-	    RREQ, ACCESS, ACCESS, "rdmap_stag_not_invalidated") \
-	ROW(RDMAP_PROT_OTHER, RDMAP, RDMAP_ET_PROT, SWP_RO_UNSPECIFIED, \
-	    RREQ, ACCESS, ACCESS, "rdmap_protection_other") \
-	/* RDMAP: remote operation */ \
-	ROW(RDMAP_VERSION, RDMAP, RDMAP_ET_OP, SWP_RO_VERSION, \
-	    DDP, REQUEST, OPERATION, "rdmap_version") \
-	ROW(RDMAP_OPCODE, RDMAP, RDMAP_ET_OP, SWP_RO_OPCODE, \
-	    DDP, REQUEST, OPERATION, "rdmap_opcode") \
-	/* RFC 7306 has the same number for an atomic's misaligned memory */ \
-	ROW(RDMAP_STREAM, RDMAP, RDMAP_ET_OP, SWP_RO_STREAM, \
-	    DDP, REQUEST, OPERATION, "rdmap_stream") \
-	ROW(RDMAP_GLOBAL, RDMAP, RDMAP_ET_OP, SWP_RO_GLOBAL, \
-	    DDP, REQUEST, OPERATION, "rdmap_global") \
-	ROW(RDMAP_OP_STAG, RDMAP, RDMAP_ET_OP, SWP_RO_CANT_INVALIDATE, \
-	    DDP, REQUEST, OPERATION, "rdmap_operation_stag") \
-	ROW(RDMAP_UNSPECIFIED, RDMAP, RDMAP_ET_OP, SWP_RO_UNSPECIFIED, \
-	    DDP, REQUEST, OPERATION, "rdmap_operation_other") \
-	/* DDP: local catastrophe */ \
-	ROW(DDP_LOCAL, DDP, DDP_ET_LOCAL, 0x00, \
-	    NONE, FATAL, OPERATION, "ddp_local") \
-	/* DDP: tagged buffer */ \
-	ROW(DDP_INVALID_STAG, DDP, DDP_ET_TAGGED, SWP_DT_INVALID_STAG, \
-	    DDP, ACCESS, ACCESS, "ddp_invalid_stag") \
-	ROW(DDP_BOUNDS, DDP, DDP_ET_TAGGED, SWP_DT_BOUNDS, \
-	    DDP, ACCESS, ACCESS, "ddp_bounds") \
-	ROW(DDP_NOT_ASSOC, DDP, DDP_ET_TAGGED, SWP_DT_NOT_ASSOC, \
-	    DDP, ACCESS, ACCESS, "ddp_stag_not_associated") \
-	ROW(DDP_TO_WRAP, DDP, DDP_ET_TAGGED, SWP_DT_TO_WRAP, \
-	    DDP, ACCESS, ACCESS, "ddp_to_wrap") \
-	ROW(DDP_TAGGED_VERSION, DDP, DDP_ET_TAGGED, SWP_DT_VERSION, \
-	    DDP, ACCESS, ACCESS, "ddp_tagged_version") \
-	/* DDP: untagged buffer */ \
-	ROW(DDP_QN, DDP, DDP_ET_UNTAGGED, SWP_DU_QN, \
-	    DDP, REQUEST, REQUEST, "ddp_qn") \
-	ROW(DDP_NO_BUFFER, DDP, DDP_ET_UNTAGGED, SWP_DU_NO_BUFFER, \
-	    DDP, REQUEST, REQUEST, "ddp_no_buffer") \
-	ROW(DDP_MSN, DDP, DDP_ET_UNTAGGED, SWP_DU_MSN_RANGE, \
-	    DDP, REQUEST, REQUEST, "ddp_msn") \
-	ROW(DDP_MO, DDP, DDP_ET_UNTAGGED, SWP_DU_MO, \
-	    DDP, REQUEST, REQUEST, "ddp_mo") \
-	ROW(DDP_TOO_LONG, DDP, DDP_ET_UNTAGGED, SWP_DU_TOO_LONG, \
-	    DDP, REQUEST, REQUEST, "ddp_too_long") \
-	ROW(DDP_UNTAGGED_VERSION, DDP, DDP_ET_UNTAGGED, SWP_DU_VERSION, \
-	    DDP, REQUEST, REQUEST, "ddp_untagged_version") \
-	/* MPA */ \
-	ROW(MPA_CLOSED, LLP, LLP_ET_MPA, SWP_MPA_CLOSED, \
-	    NONE, FATAL, OPERATION, "mpa_closed") \
-	ROW(MPA_CRC, LLP, LLP_ET_MPA, SWP_MPA_CRC, \
-	    NONE, FATAL, OPERATION, "mpa_crc") \
-	ROW(MPA_MARKER, LLP, LLP_ET_MPA, SWP_MPA_MARKER, \
-	    NONE, FATAL, OPERATION, "mpa_marker") \
-	ROW(MPA_FRAME, LLP, LLP_ET_MPA, SWP_MPA_FRAME, \
-	    NONE, FATAL, OPERATION, "mpa_frame") \
-	ROW(MPA_LOCAL, LLP, LLP_ET_MPA, SWP_MPA_LOCAL, \
-	    NONE, FATAL, OPERATION, "mpa_local") \
-	ROW(MPA_IRD, LLP, LLP_ET_MPA, SWP_MPA_IRD, \
-	    NONE, FATAL, OPERATION, "mpa_ird") \
-	ROW(MPA_RTR, LLP, LLP_ET_MPA, SWP_MPA_RTR, \
-	    NONE, FATAL, OPERATION, "mpa_rtr") \
-	ROW(MPA_OTHER, LLP, LLP_ET_MPA, 0xff, \
-	    NONE, FATAL, OPERATION, "mpa_other")
-
+/* What can be wrong, in the order of the counters; the rows are in terminate.c. */
 enum swp_fault {
 	SWP_FAULT_NONE,
-#define SWP_FAULT_ENUM(id, ...) SWP_FAULT_##id,
-	SWP_FAULTS(SWP_FAULT_ENUM)
-#undef SWP_FAULT_ENUM
+	SWP_FAULT_RDMAP_LOCAL,
+	SWP_FAULT_RDMAP_INVALID_STAG,
+	SWP_FAULT_RDMAP_BOUNDS,
+	SWP_FAULT_RDMAP_ACCESS,
+	SWP_FAULT_RDMAP_NOT_ASSOC,
+	SWP_FAULT_RDMAP_TO_WRAP,
+	SWP_FAULT_RDMAP_CANT_INVALIDATE,
+	SWP_FAULT_RDMAP_PROT_OTHER,
+	SWP_FAULT_RDMAP_VERSION,
+	SWP_FAULT_RDMAP_OPCODE,
+	SWP_FAULT_RDMAP_STREAM,
+	SWP_FAULT_RDMAP_GLOBAL,
+	SWP_FAULT_RDMAP_OP_STAG,
+	SWP_FAULT_RDMAP_UNSPECIFIED,
+	SWP_FAULT_DDP_LOCAL,
+	SWP_FAULT_DDP_INVALID_STAG,
+	SWP_FAULT_DDP_BOUNDS,
+	SWP_FAULT_DDP_NOT_ASSOC,
+	SWP_FAULT_DDP_TO_WRAP,
+	SWP_FAULT_DDP_TAGGED_VERSION,
+	SWP_FAULT_DDP_QN,
+	SWP_FAULT_DDP_NO_BUFFER,
+	SWP_FAULT_DDP_MSN,
+	SWP_FAULT_DDP_MO,
+	SWP_FAULT_DDP_TOO_LONG,
+	SWP_FAULT_DDP_UNTAGGED_VERSION,
+	SWP_FAULT_MPA_CLOSED,
+	SWP_FAULT_MPA_CRC,
+	SWP_FAULT_MPA_MARKER,
+	SWP_FAULT_MPA_FRAME,
+	SWP_FAULT_MPA_LOCAL,
+	SWP_FAULT_MPA_IRD,
+	SWP_FAULT_MPA_RTR,
+	SWP_FAULT_MPA_OTHER,
 	SWP_FAULT_UNKNOWN,	/* a peer's that has no row */
 	SWP_FAULT_COUNT
 };
@@ -203,6 +151,8 @@ enum swp_fault {
 struct swp_term swp_fault_term(enum swp_fault fault);
 enum swp_fault_headers swp_fault_headers(enum swp_fault fault);
 enum swp_fault_event swp_fault_event(enum swp_fault fault);
+/* Of its counter */
+const char *swp_fault_name(enum swp_fault fault);
 
 /* The row of a Terminate, which may be a peer's; SWP_FAULT_UNKNOWN: it has none. */
 enum swp_fault swp_fault_of(const struct swp_term *t);

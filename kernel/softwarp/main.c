@@ -10,6 +10,7 @@
 #include "device.h"
 #include "iwcm.h"
 #include "qp.h"
+#include "stats.h"
 
 #ifdef CONFIG_HIGHMEM
 #error "softwarp reaches every page by its kernel address: not for kernels with CONFIG_HIGHMEM"
@@ -160,6 +161,7 @@ static int __init swp_init(void)
 	int ret;
 
 	swp_crc_init();
+	swp_stats_init();
 	/*
 	 * Senders must be able to sleep for the socket lock, and memory reclaim
 	 * may depend on storage behind us.  What programs have going is not put

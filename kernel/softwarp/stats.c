@@ -7,7 +7,8 @@
 #include "qp.h"
 #include "stats.h"
 
-static const struct rdma_stat_desc swp_stat_descs[] = {
+/* The counters of faults have the names of the faults. */
+static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_TX_FPDU]		= { .name = "tx_fpdu" },
 	[SWP_STAT_TX_BYTES]		= { .name = "tx_bytes" },
 	[SWP_STAT_TX_REQUESTS]		= { .name = "tx_requests" },
@@ -36,14 +37,15 @@ static const struct rdma_stat_desc swp_stat_descs[] = {
 	[SWP_STAT_MPA_REJECTED]		= { .name = "mpa_rejected" },
 	[SWP_STAT_PENDING_DROP]		= { .name = "pending_limit_drop" },
 	[SWP_STAT_LIMIT_HIT]		= { .name = "object_limit_hit" },
-#define TERM_FOR(id, layer, type, code, headers, event, blame, text) \
-	[swp_stat_term_for(SWP_FAULT_##id)] = { .name = "terminate_for_" text },
-	SWP_FAULTS(TERM_FOR)
-#undef TERM_FOR
-	[swp_stat_term_for(SWP_FAULT_UNKNOWN)] = { .name = "terminate_for_unknown" },
 };
 
-static_assert(ARRAY_SIZE(swp_stat_descs) == SWP_STAT_COUNT);
+void __init swp_stats_init(void)
+{
+	int i;
+
+	for (i = SWP_FAULT_NONE + 1; i < SWP_FAULT_COUNT; i++)
+		descs[swp_stat_term_for(i)].name = swp_fault_name(i);
+}
 
 void swp_stat_terminate(struct swp_device *dev, bool sent,
 			enum swp_fault fault)
@@ -55,14 +57,14 @@ void swp_stat_terminate(struct swp_device *dev, bool sent,
 
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port)
 {
-	return rdma_alloc_hw_stats_struct(swp_stat_descs, SWP_STAT_COUNT,
+	return rdma_alloc_hw_stats_struct(descs, SWP_STAT_COUNT,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
 /* Only what QPs count */
 struct rdma_hw_stats *swp_alloc_qp_stats(void)
 {
-	return rdma_alloc_hw_stats_struct(swp_stat_descs, SWP_STAT_QP_COUNT,
+	return rdma_alloc_hw_stats_struct(descs, SWP_STAT_QP_COUNT,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 

@@ -64,6 +64,9 @@ struct ib_device;
 struct rdma_hw_stats;
 struct swp_device;
 
+/* Before any device */
+void swp_stats_init(void);
+
 /* A Terminate was sent, or came.  Any context. */
 void swp_stat_terminate(struct swp_device *dev, bool sent,
 			enum swp_fault fault);
