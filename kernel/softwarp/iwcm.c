@@ -172,6 +172,9 @@ static void offer(struct swp_ep *ep)
 	} else {
 		/* from here on the ULP takes what time it needs */
 		swp_ep_stop_timer(ep);
+		/* whoever closed the listener meanwhile found it running */
+		if (gone(ep))
+			swp_ep_expire(ep, swp_params.handshake_ms / 2);
 		/* look at what came behind the Request */
 		swp_ep_kick(ep);
 	}
