@@ -20,11 +20,15 @@
 
 /*
  * How long users of a device may take to leave when its netdev goes.  Nobody can
- * change an interface or a route meanwhile.
+ * change an interface or a route meanwhile, so for all devices together it is no
+ * more than this, and one part in SWP_LEAVE_SHARE of the time.
  */
 #define SWP_LEAVE_TIME	(2 * HZ)
+#define SWP_LEAVE_SHARE	4
 
 static DECLARE_WAIT_QUEUE_HEAD(device_left);
+/* From when on all of that time may be taken again.  Under RTNL. */
+static unsigned long leave_due;
 
 static bool netdev_fits(const struct net_device *ndev)
 {
@@ -220,6 +224,26 @@ static bool has_device(struct net_device *ndev)
 	return ibdev;
 }
 
+/*
+ * RTNL is held, and users may have nobody to talk to, or stay on purpose, so that
+ * there is a limit, also to that of many devices one after the other.
+ */
+static void wait_left(struct net_device *ndev)
+{
+	unsigned long begun = jiffies, owed = leave_due - begun;
+	long limit;
+
+	/* it is over, for however long */
+	if (owed > 2 * SWP_LEAVE_SHARE * SWP_LEAVE_TIME) {
+		owed = 0;
+		leave_due = begun;
+	}
+	limit = SWP_LEAVE_TIME - (long)(owed / SWP_LEAVE_SHARE);
+	if (limit > 0)
+		wait_event_timeout(device_left, !has_device(ndev), limit);
+	leave_due += (jiffies - begun) * SWP_LEAVE_SHARE;
+}
+
 static int netdev_event(struct notifier_block *nb, unsigned long event,
 			void *ptr)
 {
@@ -254,14 +278,12 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		 * It goes for good, and still carries what is sent: users of
 		 * the device may say their last words, as they may when it is
 		 * deleted by itself.  Some wait a minute for the answer, if
-		 * nothing can be sent any more.  RTNL is held, and they may
-		 * have nobody to talk to, so there is a limit; what is left
-		 * then is cut off by NETDEV_UNREGISTER.
+		 * nothing can be sent any more.  What is left after a while
+		 * is cut off by NETDEV_UNREGISTER.
 		 */
 		ib_unregister_device_queued(ibdev);
 		ib_device_put(ibdev);
-		wait_event_timeout(device_left, !has_device(ndev),
-				   SWP_LEAVE_TIME);
+		wait_left(ndev);
 		return NOTIFY_OK;
 	case NETDEV_UNREGISTER:
 		/* RTNL is held: stop the traffic, queue the rest */

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -14,8 +15,10 @@
 #include "lib/children.hpp"
 #include "lib/connection.hpp"
 #include "lib/network.hpp"
+#include "wire/stream.hpp"
 
 using namespace softwarp::e2e;
+using namespace softwarp::wire;
 
 namespace {
 
@@ -310,6 +313,43 @@ TEST(Netdev, RemovedBelowAConnection) {
     expect_wc(pair.c().rcq(), 1, IBV_WC_WR_FLUSH_ERR);
     expect_removal(pair.s());
     EXPECT_TRUE(device_vanishes(lone));
+    expect_route_works(hosts.route());
+}
+
+/*
+ * Who is slow to leave, here in the midst of a connect, may keep a netdev from going for a while;
+ * not many of them one after the other, with RTNL held all the time.
+ */
+TEST(Netdev, ManyRemovedThoughUsersStay) {
+    constexpr int kNetdevs = 8;
+    DeviceGone excuse;
+    TwoHosts hosts;
+    Acceptor silent(hosts.ns_b, hosts.addr_b);
+    std::vector<Stream> peers;
+    EventChannel channel;
+    std::vector<std::unique_ptr<Endpoint>> users;
+    for (int i = 0; i < kNetdevs; i++) {
+        const std::string name = fmt::format("e2emany{}", i), addr = fmt::format("10.99.3.{}", i);
+        must_shell(fmt::format(
+            "ip -n {0} link add {1} group 77 type dummy && ip -n {0} addr add {2}/32 dev {1} && "
+            "ip -n {0} link set {1} up && ip -n {3} route add {2} via {4}",
+            hosts.ns_a, name, addr, hosts.ns_b, hosts.addr_a));
+        ShellResult added = link_add(name, name, hosts.ns_a);
+        ASSERT_EQ(added.status, 0) << added.output;
+        users.push_back(std::make_unique<Endpoint>(
+            channel, resolve(channel, hosts.ns_a, hosts.addr_b, silent.port(), addr), QpOptions{}));
+        EXPECT_EQ(std::string(ibv_get_device_name(users.back()->context()->device)), name);
+        start_connect(*users.back());
+        peers.push_back(silent.accept());
+        peers.back().hear_mpa();
+    }
+    auto before = std::chrono::steady_clock::now();
+    must_shell(fmt::format("ip -n {} link del group 77", hosts.ns_a));
+    auto took = std::chrono::steady_clock::now() - before;
+    /* one after the other each would take two seconds */
+    EXPECT_LT(took, milliseconds(2000) * kNetdevs / 2);
+    for (int i = 0; i < kNetdevs; i++)
+        EXPECT_TRUE(device_vanishes(fmt::format("e2emany{}", i)));
     expect_route_works(hosts.route());
 }
 
