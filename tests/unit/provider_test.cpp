@@ -283,6 +283,10 @@ TEST_F(Provider, RegistersAnew) {
     errno = 0;
     EXPECT_EQ(kernel.ops.rereg_mr(vmr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 1), EBUSY);
     EXPECT_EQ(errno, EBUSY);
+    mr->lkey = 0;
+    kernel.next_error = EFAULT;
+    EXPECT_EQ(kernel.ops.rereg_mr(vmr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, this, 8, 0), 0);
+    EXPECT_EQ(mr->lkey, 0x5678U) << "asked once more";
     EXPECT_EQ(kernel.ops.dereg_mr(vmr), 0);
 }
 

@@ -33,11 +33,18 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va,
 // The library keeps address, length and PD; errno is how it hears what failed.
 int rereg_mr(abi34::VerbsMr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length,
              int access) noexcept {
-    Request<ib_uverbs_rereg_mr> request;
-    Response<ib_uverbs_rereg_mr_resp> response;
-    const int error = abi34::ibv_cmd_rereg_mr(
-        mr, static_cast<std::uint32_t>(flags), addr, length, reinterpret_cast<std::uintptr_t>(addr),
-        access, pd, request.data(), request.size(), response.data(), response.size());
+    const auto command = [&]() noexcept {
+        Request<ib_uverbs_rereg_mr> request;
+        Response<ib_uverbs_rereg_mr_resp> response;
+        return abi34::ibv_cmd_rereg_mr(mr, static_cast<std::uint32_t>(flags), addr, length,
+                                       reinterpret_cast<std::uintptr_t>(addr), access, pd,
+                                       request.data(), request.size(), response.data(),
+                                       response.size());
+    };
+    int error = command();
+    // It may have new keys that the kernel could not tell: then it gets others.
+    if (error == EFAULT)
+        error = command();
     if (error != 0)
         errno = error;
     return error;
