@@ -451,6 +451,21 @@ u32 swp_llp_out_of_order(const struct swp_llp *llp)
 	return READ_ONCE(tcp_sk(llp->sk)->rcv_ooopack);
 }
 
+void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info)
+{
+	const struct tcp_sock *tp = tcp_sk(llp->sk);
+
+	*info = (struct swp_llp_info) {
+		.state = READ_ONCE(llp->sk->sk_state),
+		.mss = READ_ONCE(tp->mss_cache),
+		.srtt_us = READ_ONCE(tp->srtt_us) >> 3,
+		.cwnd = READ_ONCE(tp->snd_cwnd),
+		.retrans = READ_ONCE(tp->total_retrans),
+		.unacked = READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una),
+		.unread = READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq),
+	};
+}
+
 bool swp_llp_is_locked(const struct swp_llp *llp)
 {
 	return sock_owned_by_user_nocheck(llp->sk);

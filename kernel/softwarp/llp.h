@@ -104,6 +104,20 @@ void swp_llp_shutdown(struct swp_llp *llp);
 /* RST, which TCP sends once if at all; queued data are dropped.  Process context. */
 void swp_llp_abort(struct swp_llp *llp);
 
+/* For people to look at */
+struct swp_llp_info {
+	u32 state;		/* enum of the kernel's, TCP_ESTABLISHED is 1 */
+	u32 mss;		/* octets */
+	u32 srtt_us;
+	u32 cwnd;		/* segments */
+	u32 retrans;		/* segments, since it is connected */
+	u32 unacked;		/* octets given to TCP and not confirmed */
+	u32 unread;		/* octets that wait for us */
+};
+
+/* Any context, without locks: each word is read once and may be a moment old. */
+void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info);
+
 /*
  * The engines: socket lock held in all of these.
  */

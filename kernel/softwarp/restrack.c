@@ -3,7 +3,6 @@
  * What `rdma resource show ... -dd` tells beyond the core's own columns.
  */
 #include <linux/inet.h>
-#include <net/tcp.h>
 #include <rdma/restrack.h>
 #include <rdma/rdma_netlink.h>
 
@@ -37,23 +36,18 @@ static int put_names(struct sk_buff *msg, struct swp_llp *llp)
 	return rdma_nl_put_driver_string(msg, "peer", text);
 }
 
-static int put_tcp(struct sk_buff *msg, const struct sock *sk)
+static int put_tcp(struct sk_buff *msg, const struct swp_llp *llp)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
+	struct swp_llp_info i;
 
-	return rdma_nl_put_driver_u32(msg, "tcp_state", sk->sk_state) ||
-	       rdma_nl_put_driver_u32(msg, "mss", READ_ONCE(tp->mss_cache)) ||
-	       rdma_nl_put_driver_u32(msg, "srtt_us",
-				      READ_ONCE(tp->srtt_us) >> 3) ||
-	       rdma_nl_put_driver_u32(msg, "cwnd", READ_ONCE(tp->snd_cwnd)) ||
-	       rdma_nl_put_driver_u32(msg, "retrans",
-				      READ_ONCE(tp->total_retrans)) ||
-	       rdma_nl_put_driver_u32(msg, "unacked",
-				      READ_ONCE(tp->write_seq) -
-				      READ_ONCE(tp->snd_una)) ||
-	       rdma_nl_put_driver_u32(msg, "unread",
-				      READ_ONCE(tp->rcv_nxt) -
-				      READ_ONCE(tp->copied_seq));
+	swp_llp_info(llp, &i);
+	return rdma_nl_put_driver_u32(msg, "tcp_state", i.state) ||
+	       rdma_nl_put_driver_u32(msg, "mss", i.mss) ||
+	       rdma_nl_put_driver_u32(msg, "srtt_us", i.srtt_us) ||
+	       rdma_nl_put_driver_u32(msg, "cwnd", i.cwnd) ||
+	       rdma_nl_put_driver_u32(msg, "retrans", i.retrans) ||
+	       rdma_nl_put_driver_u32(msg, "unacked", i.unacked) ||
+	       rdma_nl_put_driver_u32(msg, "unread", i.unread);
 }
 
 /* A snapshot without locks: every word is read once and may be a moment old. */
@@ -104,7 +98,7 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	llp = swp_qp_llp(qp);
 	if (llp) {
 		if (!ret && (put_names(msg, llp) ||
-			     put_tcp(msg, llp->sk)))
+			     put_tcp(msg, llp)))
 			ret = -EMSGSIZE;
 		swp_llp_put(llp);
 	}
