@@ -6,13 +6,13 @@
  * to do with which end connected; the end that sends the last streaming octet
  * may become the initiator, its peer the responder.
  *
- *     s = swp_startup(&param);            the socket is softwarp's now
+ *     s = api->start(&param);             the socket is softwarp's now
  *         ops->request()                  responder: the Request is there
- *     swp_startup_accept(s, ...)          or swp_startup_reject()
+ *     api->accept(s, ...)                 or api->reject()
  *         ops->done()                     0: the QP is in RTS; else it is over
  *         ops->disconnect()               the peer has closed its direction
  *         ops->closed()                   the stream has ended; the last call
- *     swp_startup_put(s)                  gives back the handle
+ *     api->put(s)                         gives back the handle
  *
  * A rejection, sent or received, leaves the stream to the consumers (RFC 5044
  * section 7.1.4.2): rejected() gives the socket back.
@@ -98,34 +98,63 @@ struct swp_startup_param {
 	void *ctx;
 };
 
+/* What a device can do for start-up, by its policy and limits of now */
+struct swp_startup_caps {
+	u8 revision;			/* highest MPA revision that is offered */
+	u16 private_data;		/* octets that a Request of it may carry */
+	u16 ird, ord;			/* most reads, inbound and outbound */
+	bool extensions;		/* RFC 7306, if the peer has it */
+};
+
 /*
- * swp_startup - begin start-up on a socket.  Process context.
+ * The entries, to be taken at run time, so that a module which can do without
+ * loads without softwarp.ko:
  *
- * Takes over @sock; when it fails the socket stays the caller's, as it was but
- * for TCP_NODELAY.  The first call of an op may come before this one returns.
- * Returns a handle with a reference, or an ERR_PTR: -EINVAL for parameters that
- * make no sense, -ENOTCONN, -EISCONN when the QP has a stream or another
- * start-up, -ENODEV when the device is going away, -ENOMEM.
+ *     api = symbol_get(swp_startup_api);	keeps softwarp.ko loaded
+ *     if (api && api->version == SWP_STARTUP_VERSION && !api->query(dev, &caps))
+ *         s = api->start(&param);
+ *     symbol_put(swp_startup_api);
  */
-struct swp_startup *swp_startup(const struct swp_startup_param *param);
+#define SWP_STARTUP_VERSION	1
 
-/*
- * swp_startup_accept, swp_startup_reject - answer a Request, once; from
- * request() or later.  Process context.  Return 0, -ENOTCONN when there is
- * nothing to be answered (any more), -EINVAL when the private data are too long:
- * they may then be answered again.  The outcome of an acceptance is told by
- * done(), and after a rejection done() comes with -ECONNREFUSED, from within.
- */
-int swp_startup_accept(struct swp_startup *s, const void *private_data,
-		       u16 len);
-int swp_startup_reject(struct swp_startup *s, const void *private_data,
-		       u16 len);
+struct swp_startup_api {
+	u32 version;			/* SWP_STARTUP_VERSION */
 
-/*
- * Gives back the handle; process context, not from an op.  When this returns no
- * op is running any more that had begun: after done(error) or closed() the
- * consumer may go.  The device waits for it when it is removed.
- */
-void swp_startup_put(struct swp_startup *s);
+	/* -EINVAL: the device is not softwarp's.  Any context. */
+	int (*query)(struct ib_device *dev, struct swp_startup_caps *caps);
+
+	/*
+	 * start - begin start-up on a socket.  Process context.
+	 *
+	 * Takes over param->sock; when it fails the socket stays the caller's, as
+	 * it was but for TCP_NODELAY.  The first call of an op may come before
+	 * this one returns.  Returns a handle with a reference, or an ERR_PTR:
+	 * -EINVAL for parameters that make no sense, -ENOTCONN, -EISCONN when the
+	 * QP has a stream or another start-up, -ENODEV when the device is going
+	 * away, -ENOMEM.
+	 */
+	struct swp_startup *(*start)(const struct swp_startup_param *param);
+
+	/*
+	 * accept, reject - answer a Request, once; from request() or later.
+	 * Process context.  Return 0, -ENOTCONN when there is nothing to be
+	 * answered (any more), -EINVAL when the private data are too long: they
+	 * may then be answered again.  The outcome of an acceptance is told by
+	 * done(), and after a rejection done() comes with -ECONNREFUSED, from
+	 * within.
+	 */
+	int (*accept)(struct swp_startup *s, const void *private_data, u16 len);
+	int (*reject)(struct swp_startup *s, const void *private_data, u16 len);
+
+	/*
+	 * put - give back the handle; process context, not from an op.  When
+	 * this returns no op is running any more that had begun: after
+	 * done(error) or closed() the consumer may go.  The device waits for it
+	 * when it is removed.
+	 */
+	void (*put)(struct swp_startup *s);
+};
+
+extern const struct swp_startup_api swp_startup_api;
 
 #endif /* SWP_STARTUP_H */

@@ -99,9 +99,33 @@ static struct swp_ep *to_ep(struct swp_startup *s)
 	return (struct swp_ep *)s;
 }
 
+static bool is_ours(const struct ib_device *ibdev)
+{
+	return ibdev->ops.owner == THIS_MODULE;
+}
+
+static int query(struct ib_device *ibdev, struct swp_startup_caps *caps)
+{
+	struct swp_mpa_frame request = {};
+	struct swp_policy policy;
+
+	if (!is_ours(ibdev))
+		return -EINVAL;
+	swp_policy_read(to_swp_dev(ibdev), &policy);
+	request.enhanced = policy.revision == SWP_MPA_REV_MAX;
+	*caps = (struct swp_startup_caps) {
+		.revision = policy.revision,
+		.private_data = swp_mpa_pd_room(&request),
+		.ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD),
+		.ord = SWP_MAX_ORD,
+		.extensions = policy.extensions,
+	};
+	return 0;
+}
+
 static int check(const struct swp_startup_param *p)
 {
-	if (p->qp->device->ops.driver_id != SWP_DRIVER_ID || !p->ops)
+	if (!is_ours(p->qp->device) || !p->ops)
 		return -EINVAL;
 	if (p->role == SWP_STARTUP_RESPONDER ?
 	    p->private_data_len || p->octets_len > SWP_MPA_FRAME_MAX :
@@ -149,7 +173,7 @@ static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 	return 0;
 }
 
-struct swp_startup *swp_startup(const struct swp_startup_param *p)
+static struct swp_startup *start(const struct swp_startup_param *p)
 {
 	struct swp_device *dev = to_swp_dev(p->qp->device);
 	struct swp_llp *llp;
@@ -191,7 +215,6 @@ err:
 	swp_ep_release(ep);
 	return ERR_PTR(ret);
 }
-EXPORT_SYMBOL_GPL(swp_startup);
 
 /* The endpoint of a Request that waits for its answer, locked; or NULL. */
 static struct swp_ep *asked(struct swp_startup *s)
@@ -205,7 +228,7 @@ static struct swp_ep *asked(struct swp_startup *s)
 	return NULL;
 }
 
-int swp_startup_accept(struct swp_startup *s, const void *private_data, u16 len)
+static int accept(struct swp_startup *s, const void *private_data, u16 len)
 {
 	struct swp_ep *ep = asked(s);
 	struct swp_handshake *hs;
@@ -239,9 +262,8 @@ out:
 	mutex_unlock(&ep->mutex);
 	return ret;
 }
-EXPORT_SYMBOL_GPL(swp_startup_accept);
 
-int swp_startup_reject(struct swp_startup *s, const void *private_data, u16 len)
+static int reject(struct swp_startup *s, const void *private_data, u16 len)
 {
 	struct swp_ep *ep = asked(s);
 	int ret = 0;
@@ -258,9 +280,8 @@ int swp_startup_reject(struct swp_startup *s, const void *private_data, u16 len)
 	mutex_unlock(&ep->mutex);
 	return ret;
 }
-EXPORT_SYMBOL_GPL(swp_startup_reject);
 
-void swp_startup_put(struct swp_startup *s)
+static void put(struct swp_startup *s)
 {
 	struct swp_ep *ep = to_ep(s);
 
@@ -273,5 +294,13 @@ void swp_startup_put(struct swp_startup *s)
 	spin_unlock_bh(&ep->ev_lock);
 	swp_ep_put(ep);
 }
-EXPORT_SYMBOL_GPL(swp_startup_put);
 
+const struct swp_startup_api swp_startup_api = {
+	.version = SWP_STARTUP_VERSION,
+	.query = query,
+	.start = start,
+	.accept = accept,
+	.reject = reject,
+	.put = put,
+};
+EXPORT_SYMBOL_GPL(swp_startup_api);

@@ -75,4 +75,9 @@ TEST(Startup, Nonsense) {
     load("nonsense");
 }
 
+/* What a consumer asks before it starts anything */
+TEST(Startup, Capabilities) {
+    load("capabilities");
+}
+
 } // namespace

@@ -44,10 +44,7 @@ MODULE_PARM_DESC(test, "name of the test");
 	} while (0)
 
 /* The driver's, looked up when it is there: this module links to nothing. */
-static typeof(swp_startup) *p_startup;
-static typeof(swp_startup_accept) *p_accept;
-static typeof(swp_startup_reject) *p_reject;
-static typeof(swp_startup_put) *p_put;
+static const struct swp_startup_api *api;
 
 struct end {
 	const char *name;
@@ -237,7 +234,7 @@ static void drop_end(struct end *e)
 	drop_qp(e);
 	/* after done() or closed(), which the end of the QP has brought */
 	if (e->s)
-		p_put(e->s);
+		api->put(e->s);
 	if (e->buf)
 		ib_dma_unmap_single(e->pd->device, e->dma, BUF,
 				    DMA_BIDIRECTIONAL);
@@ -307,7 +304,7 @@ static int start(struct end *e, struct swp_startup_param *p)
 	p->ops = &ops;
 	p->ctx = e;
 	e->sock = NULL;
-	s = p_startup(p);
+	s = api->start(p);
 	if (IS_ERR(s)) {
 		e->sock = p->sock;
 		return PTR_ERR(s);
@@ -357,9 +354,9 @@ static int run(struct end *i, struct end *r, size_t read)
 	MUST(!memcmp(r->pd_octets, request_pd, sizeof(request_pd)));
 	MUST(r->peer.enhanced && r->peer.ird == 5 && r->peer.ord == 3);
 	MUST(!try_wait_for_completion(&i->done));
-	MUST(p_accept(r->s, reply_pd, 509) == -EINVAL);
-	MUST(!p_accept(r->s, reply_pd, sizeof(reply_pd)));
-	MUST(p_accept(r->s, NULL, 0) == -ENOTCONN);
+	MUST(api->accept(r->s, reply_pd, 509) == -EINVAL);
+	MUST(!api->accept(r->s, reply_pd, sizeof(reply_pd)));
+	MUST(api->accept(r->s, NULL, 0) == -ENOTCONN);
 	MUST(came(&r->done) && !r->status);
 	MUST(came(&i->done) && !i->status);
 	MUST(i->has_peer && i->peer.private_data_len == sizeof(reply_pd));
@@ -402,20 +399,20 @@ static int rejected(struct end *a, struct end *b)
 {
 	MUST(!stream(a, b));
 	MUST(!start_responder(b, NULL, 0));
-	MUST(p_reject(b->s, NULL, 0) == -ENOTCONN);
+	MUST(api->reject(b->s, NULL, 0) == -ENOTCONN);
 	MUST(!start_initiator(a, "please", 6));
 	MUST(came(&b->asked));
-	MUST(!p_reject(b->s, reply_pd, sizeof(reply_pd)));
+	MUST(!api->reject(b->s, reply_pd, sizeof(reply_pd)));
 	MUST(came(&b->done) && b->status == -ECONNREFUSED);
 	MUST(came(&a->done) && a->status == -ECONNREFUSED);
 	MUST(a->has_peer && a->peer.private_data_len == sizeof(reply_pd));
 	MUST(!memcmp(a->pd_octets, reply_pd, sizeof(reply_pd)));
-	MUST(p_accept(b->s, NULL, 0) == -ENOTCONN);
+	MUST(api->accept(b->s, NULL, 0) == -ENOTCONN);
 	/* MPA-51: the consumers have their stream back, and may try again */
 	MUST(a->sock && b->sock);
 	MUST(!stream(a, b));
-	p_put(a->s);
-	p_put(b->s);
+	api->put(a->s);
+	api->put(b->s);
 	a->s = NULL;
 	b->s = NULL;
 	reinit_completion(&a->done);
@@ -423,7 +420,7 @@ static int rejected(struct end *a, struct end *b)
 	reinit_completion(&b->done);
 	MUST(!start_responder(b, NULL, 0));
 	MUST(!start_initiator(a, NULL, 0));
-	MUST(came(&b->asked) && !p_accept(b->s, NULL, 0));
+	MUST(came(&b->asked) && !api->accept(b->s, NULL, 0));
 	MUST(came(&a->done) && !a->status && came(&b->done) && !b->status);
 	MUST(!message(a, b, 1000, 3));
 	return 0;
@@ -490,7 +487,7 @@ static int qp_gone(struct end *a, struct end *b)
 	MUST(came(&b->asked));
 	drop_qp(b);
 	MUST(came(&b->done) && b->status == -ECONNABORTED);
-	MUST(p_accept(b->s, NULL, 0) == -ENOTCONN);
+	MUST(api->accept(b->s, NULL, 0) == -ENOTCONN);
 	MUST(came(&a->done) && a->status < 0);
 	return 0;
 }
@@ -528,6 +525,24 @@ static int nonsense(struct end *a, struct end *b)
 	return 0;
 }
 
+/* Whose device it is, and what it can do */
+static int capabilities(struct end *a, struct end *b)
+{
+	struct swp_startup_caps caps = {};
+	struct ib_device *other;
+
+	MUST(!api->query(a->qp->device, &caps));
+	MUST(caps.revision == 2 && caps.private_data == sizeof(request_pd));
+	MUST(caps.ird > 0 && caps.ord > 0 && caps.extensions);
+	/* another driver's: nothing in it is ours to look at */
+	other = kzalloc(sizeof(*other), GFP_KERNEL);
+	MUST(other);
+	caps.revision = 0;
+	MUST(api->query(other, &caps) == -EINVAL && !caps.revision);
+	kfree(other);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(struct end *a, struct end *b);
@@ -545,6 +560,7 @@ static const struct {
 	{ "qp_gone", qp_gone },
 	{ "silence", silence },
 	{ "nonsense", nonsense },
+	{ "capabilities", capabilities },
 };
 
 static int run_test(struct ib_device *dev)
@@ -594,20 +610,12 @@ static int __init startup_init(void)
 	dev_put(ndev);
 	if (!ibdev)
 		return -ENODEV;
-	p_startup = symbol_get(swp_startup);
-	p_accept = symbol_get(swp_startup_accept);
-	p_reject = symbol_get(swp_startup_reject);
-	p_put = symbol_get(swp_startup_put);
-	if (p_startup && p_accept && p_reject && p_put)
-		ret = run_test(ibdev);
-	if (p_put)
-		symbol_put(swp_startup_put);
-	if (p_reject)
-		symbol_put(swp_startup_reject);
-	if (p_accept)
-		symbol_put(swp_startup_accept);
-	if (p_startup)
-		symbol_put(swp_startup);
+	api = symbol_get(swp_startup_api);
+	if (api) {
+		ret = api->version == SWP_STARTUP_VERSION ? run_test(ibdev) :
+							    -EPROTO;
+		symbol_put(swp_startup_api);
+	}
 	ib_device_put(ibdev);
 	return ret;
 }
