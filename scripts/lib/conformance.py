@@ -301,25 +301,80 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def families(tests: list[str]) -> list[str]:
+    """Tests without what differs between instances of one, with their number: Suite.Test (12)."""
+    count = {}
+    for test in tests:
+        kind, _, name = test.rpartition(" ")
+        match = re.fullmatch(r"(?:\w+/)?(\w+\.\w+)(/.*)?", name) if kind in ("", "e2e") else None
+        family = f"{kind} {match[1]}".strip() if match else test
+        count[family] = count.get(family, 0) + 1
+    return [f"{family} ({number})" if number > 1 else family for family, number in sorted(count.items())]
+
+
+def homes() -> dict[str, str]:
+    """The file of each test of GoogleTest's, "Suite.Test", below tests/."""
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("*.cpp")):
+        for match in re.finditer(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found[f"{match[1]}.{match[2]}"] = str(path.relative_to(ROOT / "tests"))
+    for path in sorted((ROOT / "tests/kunit").glob("*_kunit.c")):
+        text = path.read_text(encoding="utf-8")
+        suite = re.search(r'\.name = "(\w+)",\s*\.(?:test_cases|init|suite_init)', text)
+        if suite:
+            for case in re.findall(r"KUNIT_CASE\w*\((\w+)", text):
+                found[f"{suite[1]}.{case}"] = str(path.relative_to(ROOT / "tests"))
+    return found
+
+
+def citations() -> dict[tuple[str, str], set[str]]:
+    """Which files of the kernel cite which (RFC, section)."""
+    found = {}
+    for path in sorted((ROOT / "kernel").rglob("*.[ch]")):
+        # a citation may go on in the next line of a comment
+        text = re.sub(r"\s+\*?\s*", " ", path.read_text(encoding="utf-8"))
+        for rfc, places in re.findall(r"RFC (\d{4}),? (?:sections?|s\.|appendix) ((?:[A-C\d][\d.]*(?:, | and )?)+)", text):
+            for section in re.findall(r"[A-C\d][\d.]*", places):
+                found.setdefault((rfc, section.rstrip(".")), set()).add(str(path.relative_to(ROOT / "kernel")))
+    return found
+
+
+def cited(row: Row, found: dict[tuple[str, str], set[str]]) -> list[str]:
+    """Files of the kernel that cite a section that the row is about, or a part of it."""
+    rfc = re.search(r"RFC (\d+)", PROTOCOLS[row.protocol])[1]
+    files = set()
+    for part_of in row.section.split(";"):
+        if named := re.match(r"\s*RFC (\d{4})", part_of):
+            rfc = named[1]
+        for section in re.findall(r"(?<![\d(.-])[A-C\d][\d.]*", re.sub(r"RFC \d{4}|\(.*?\)|Fig \S+", "", part_of)):
+            for (other, place), names in found.items():
+                if other == rfc and (place == section or place.startswith(f"{section}.")):
+                    files |= names
+    return sorted(files)
+
+
 def document(rows: dict[str, Row]) -> str:
     """The matrix for people; the same results make the same text."""
     count = {result: sum(1 for row in rows.values() if row.result == result)
              for result in ("passed", "explained", "absent", "failed", "untested")}
     lines = ["# Conformance", "",
-             "Written by `make conformance`; do not edit.  Requirements are our own wording, in",
-             "`tests/conformance/requirements/`; the last column of those tables says what each rests on.  Tests without a kind in",
-             "front are in `tests/conformance`.  See testing.md for how a test shows a requirement.", "",
+             "Written by `make conformance`; do not edit.  Requirements are our own wording, from `tests/conformance/requirements/`;",
+             "the basis says what each rests on.  A test that has instances is named once, with their number; its file is below",
+             "`tests/`.  Code: files below `kernel/` that cite the section.  See testing.md for how a test shows a requirement.", "",
              "| result | rows |", "| --- | --- |"]
     lines += [f"| {result} | {number} |" for result, number in count.items() if number or result == "passed"]
+    where, found = homes(), citations()
     for protocol, title in PROTOCOLS.items():
-        lines += ["", f"## {title}", "", "| id | section | level | requirement | tests | result |",
-                  "| --- | --- | --- | --- | --- | --- |"]
+        lines += ["", f"## {title}", "", "| id | section | level | requirement | basis | tests | in | code | result |",
+                  "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
         for row in rows.values():
             if row.protocol != protocol:
                 continue
-            tests = "<br>".join(cell(test) for test in row.tests) or cell(row.reason) or "none"
-            lines.append(f"| {row.id} | {cell(row.section)} | {row.level} | {cell(row.requirement)} | {tests} | "
-                         f"{row.result} |")
+            names = families(row.tests)
+            files = sorted({where[name] for name in re.findall(r"\w+\.\w+", " ".join(names)) if name in where})
+            tests = "<br>".join(cell(name) for name in names) or cell(row.reason) or "none"
+            lines.append(f"| {row.id} | {cell(row.section)} | {row.level} | {cell(row.requirement)} | {cell(row.basis)} | {tests} | "
+                         f"{'<br>'.join(files)} | {'<br>'.join(cited(row, found))} | {row.result} |")
     explained = [row for row in rows.values() if row.result == "explained"]
     if explained:
         lines += ["", "## Explained", "", "What is not tested, and why.", ""]
