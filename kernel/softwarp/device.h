@@ -16,7 +16,7 @@
 struct swp_ep;
 struct swp_listener;
 
-/* Limits; the administrator's copies are module parameters (params.c). */
+/* Limits; the administrator's copies are module parameters (main.c). */
 #define SWP_MAX_ORD		128	/* also the largest IRD */
 #define SWP_MAX_MSG		0x80000000U /* bytes of one message, 2 GiB */
 #define SWP_MAX_QPN		0xffffffU
@@ -117,7 +117,7 @@ struct swp_device {
 	struct swp_stats __percpu *stats;
 	struct xarray counters;		/* id -> struct swp_counter */
 
-	/* connection manager (cm.c) */
+	/* endpoints and listeners, see ep.h */
 	spinlock_t cm_lock;		/* protects the lists below */
 	struct list_head eps;		/* struct swp_ep */
 	struct list_head listeners;	/* struct swp_listener */

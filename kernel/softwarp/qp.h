@@ -14,7 +14,7 @@
  * sq_post_lock / rq_post_lock serialise posters of kernel consumers and nest
  * with nothing.  Completion and event handlers run with the socket lock at most.
  *
- * References on a QP: one of the verbs object, one per connection (cm.c), one
+ * References on a QP: one of the verbs object, one per connection (ep.c), one
  * per iw_cm user, one while a work item is queued.  destroy_qp waits for all.
  */
 #ifndef SWP_QP_H
@@ -81,7 +81,7 @@ struct swp_stream_params {
 };
 
 /*
- * How a QP tells the owner of its connection (cm.c) that the stream ended.
+ * How a QP tells the owner of its connection (ep.c) that the stream ended.
  * closed() runs once, in process context without locks: after a graceful close,
  * when both directions have seen FIN; after an error, when both queues have been
  * flushed, though TCP may still be busy delivering a Terminate.

@@ -324,7 +324,7 @@ proctype endpoint(byte s)
 	byte l;
 	bool ok;
 
-	/* swp_ep_take_qp() */
+	/* take_qp() */
 	atomic {
 		if
 		:: erased -> goto over
@@ -417,7 +417,7 @@ proctype endpoint(byte s)
 	:: told[s] -> break
 	:: kill[s] ->
 		kill[s] = false;
-		/* swp_ep_killed(): the QP is looked up again */
+		/* end_running(): the QP is looked up again */
 		atomic {
 			if
 			:: !erased -> touch(); ref++; ok = true
