@@ -69,8 +69,10 @@ int swp_counter_unbind(struct ib_qp *ibqp)
 	if (!bound)
 		return 0;
 	xa_lock_bh(&dev->qps);
-	if (c)
+	if (c) {
 		add_qp(qp, c->gone.v);
+		add_qp(qp, dev->apart.v);
+	}
 	qp->counter_id = 0;
 	qp->bound = NULL;
 	xa_unlock_bh(&dev->qps);

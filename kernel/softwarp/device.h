@@ -116,6 +116,8 @@ struct swp_device {
 
 	struct swp_stats __percpu *stats;
 	struct xarray counters;		/* id -> struct swp_counter */
+	/* what QPs counted for one of them; the core adds it.  Lock of qps. */
+	struct swp_qp_stats apart;
 
 	/* endpoints and listeners, see ep.h */
 	spinlock_t cm_lock;		/* protects the lists below */

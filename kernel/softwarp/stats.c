@@ -61,11 +61,33 @@ struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port)
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-/* Only what QPs count */
+/*
+ * For counters that QPs are bound to.  The core adds them up with those of the
+ * port, index by index, so there are as many; what QPs do not count is not shown.
+ */
 struct rdma_hw_stats *swp_alloc_qp_stats(void)
 {
-	return rdma_alloc_hw_stats_struct(descs, SWP_STAT_QP_COUNT,
-					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	struct rdma_hw_stats *stats;
+
+	stats = rdma_alloc_hw_stats_struct(descs, SWP_STAT_COUNT,
+					   RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	if (stats)
+		bitmap_set(stats->is_disabled, SWP_STAT_QP_COUNT,
+			   SWP_STAT_COUNT - SWP_STAT_QP_COUNT);
+	return stats;
+}
+
+/*
+ * A QP that is bound to a counter counts for the port up to that moment: the core
+ * adds what the counter has, now and when it is gone.
+ */
+static void add_qp(const struct swp_qp *qp, u64 *sum)
+{
+	const struct swp_qp_stats *s = qp->bound ?: &qp->stats;
+	int i;
+
+	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
+		sum[i] += READ_ONCE(s->v[i]);
 }
 
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
@@ -86,9 +108,10 @@ int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		stats->value[i] = sum;
 	}
 	xa_lock_bh(&dev->qps);
+	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
+		stats->value[i] -= dev->apart.v[i];
 	xa_for_each(&dev->qps, idx, qp)
-		for (i = 0; i < SWP_STAT_QP_COUNT; i++)
-			stats->value[i] += READ_ONCE(qp->stats.v[i]);
+		add_qp(qp, stats->value);
 	xa_unlock_bh(&dev->qps);
 	return SWP_STAT_COUNT;
 }

@@ -118,6 +118,43 @@ TEST(Stats, CountersOfSingleQps) {
     EXPECT_EQ(must_shell("rdma statistic qp show link " + link), "");
 }
 
+/* What a QP does counts once for the port, bound to a counter or not, now and later. */
+TEST(Stats, CountersOfSingleQpsAndThePort) {
+    const std::string link = config().dev + "/1";
+    Pair pair;
+    auto before = counters(config().dev);
+    uint64_t sent = 0;
+    auto once = [&](const char *when) {
+        SCOPED_TRACE(when);
+        for (unsigned i = 0; i < 10; i++) {
+            pair.s().recv(++sent, {});
+            pair.c().send(sent, {});
+            expect_success(pair.c().scq(), sent, IBV_WC_SEND);
+            expect_success(pair.s().rcq(), sent, IBV_WC_RECV, 0);
+        }
+        auto now = counters(config().dev);
+        EXPECT_EQ(now["tx_requests"] - before["tx_requests"], sent);
+        for (auto &[name, value] : now) {
+            if (name.starts_with("terminate_") || name.starts_with("connect")) {
+                EXPECT_EQ(value, before[name]) << name;
+            }
+        }
+    };
+    once("free");
+    must_shell(fmt::format("rdma statistic qp bind link {} lqpn {}", link, pair.c().qp()->qp_num));
+    once("bound");
+    once("bound still");
+    std::istringstream words(must_shell("rdma statistic qp show link " + link));
+    std::string word, number;
+    while (words >> word && word != "cntn")
+        ;
+    ASSERT_TRUE(words >> number);
+    must_shell(fmt::format("rdma statistic qp unbind link {} cntn {}", link, number));
+    once("unbound");
+    must_shell(fmt::format("rdma statistic qp bind link {} lqpn {}", link, pair.c().qp()->qp_num));
+    once("bound to another");
+}
+
 TEST(Stats, ResourcesShow) {
     Pair pair;
     Region region(pair.c().pd(), 4096);
