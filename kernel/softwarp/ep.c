@@ -121,12 +121,16 @@ static void ep_timeout(struct work_struct *work);
 struct swp_ep *swp_ep_new(struct swp_device *dev, const struct swp_ulp *ulp,
 			  enum swp_ep_state state)
 {
+	gfp_t gfp = GFP_KERNEL_ACCOUNT;
 	struct swp_ep *ep;
 
-	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	/* others must not wait while memory of this listener's owner is looked for */
+	if (state == SWP_EP_WAIT_REQUEST)
+		gfp |= __GFP_NORETRY | __GFP_NOWARN;
+	ep = kzalloc(sizeof(*ep), gfp);
 	if (!ep)
 		return ERR_PTR(-ENOMEM);
-	ep->hs = kzalloc(sizeof(*ep->hs), GFP_KERNEL_ACCOUNT);
+	ep->hs = kzalloc(sizeof(*ep->hs), gfp);
 	if (!ep->hs) {
 		kfree(ep);
 		return ERR_PTR(-ENOMEM);
@@ -409,7 +413,8 @@ int swp_handshake_room(struct swp_ep *ep, size_t len)
 		return 0;
 	if (ep->memcg)
 		old = set_active_memcg(ep->memcg);
-	in = kmalloc(len, GFP_KERNEL_ACCOUNT);
+	/* as in swp_ep_new(); the caller comes again */
+	in = kmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN);
 	if (ep->memcg)
 		set_active_memcg(old);
 	if (!in)
