@@ -279,7 +279,7 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 	__u8 common;
 
 	memset(res, 0, sizeof(*res));
-	/* whoever refuses may know nothing of enhanced frames */
+	/* the refusing peer may not know enhanced frames */
 	if (rep->reject)
 		return SWP_MPA_REJECTED;
 	if (rep->enhanced != req->enhanced)

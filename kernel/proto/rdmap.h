@@ -202,7 +202,7 @@ void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r);
 
 /*
  * The 52 octets behind the DDP header of an Atomic Request.  Decoding fails with
- * -EPROTO when nobody knows the operation.
+ * -EPROTO when the operation is unknown.
  */
 void swp_atomic_encode(__u8 *buf, const struct swp_atomic *a);
 int swp_atomic_decode(const __u8 *buf, struct swp_atomic *a);

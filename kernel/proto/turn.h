@@ -2,9 +2,9 @@
 /*
  * Who looks at a send queue next.
  *
- * A request must never lie there with nobody about to look, and nobody needs to
- * look twice.  So there is one word of state per QP, its turn, which says whose
- * duty the next look is.  Only who runs the engine, with the socket lock held,
+ * A request must never wait without a context that is about to look, and no
+ * context needs to look twice.  So there is one word of state per QP, its turn, which says whose
+ * duty the next look is.  Only the context that runs the engine, socket lock held,
  * changes it: when it stops, the table below has the successor.  This file is
  * pure; the module runs it, KUnit walks it and tests/model/turn.pml has the
  * model checker run it in all interleavings.
@@ -22,7 +22,7 @@
  *
  * How the duty comes about:
  *
- *   POSTER    kick is set in the ring: who posts next rings the doorbell.
+ *   POSTER    kick is set in the ring: the next poster rings the doorbell.
  *             Whoever sets it has to look once more, see swp_turn_kick()
  *   POLLER    poll_work watches the queue
  *   PEER      what waits needs something of the peer: the response to a read,

@@ -15,7 +15,7 @@ struct swp_owner;
 struct swp_cq {
 	struct ib_cq base;
 	struct swp_owner *owner;
-	struct mutex resize_mutex;	/* outside lock: who changes the ring */
+	struct mutex resize_mutex;	/* outside lock: serialises resizing */
 	struct swp_ring ring;
 	u32 id;
 	spinlock_t lock;	/* protects all below; irq safe, innermost */

@@ -22,7 +22,7 @@ struct swp_listener;
 #define SWP_MAX_QPN		0xffffffU
 #define SWP_MAX_MR		0xffffffU /* STags have 24 bits of index */
 
-/* An OUI that nobody was given, as no vendor is 0: the bit for local ones is set */
+/* A locally administered OUI (its local bit is set): vendor 0 means none */
 #define SWP_VENDOR_ID		0x025750
 
 struct swp_params {
@@ -134,7 +134,7 @@ static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
 
 /*
  * swp_count - one more of these, made by the current process for itself if @user
- * @owner: set to who has it, for swp_uncount(); NULL: counts on the device only
+ * @owner: set to its owner, for swp_uncount(); NULL: counts on the device only
  * Returns 0, or -ENOMEM at a limit.  Process context.
  */
 int swp_count(struct swp_device *dev, enum swp_limit what, bool user,

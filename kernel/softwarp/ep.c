@@ -42,7 +42,7 @@ void swp_ep_free_handshake(struct swp_ep *ep)
 	ep->hs = NULL;
 }
 
-/* The device waits for this, so whoever has a reference may use ep->dev. */
+/* The device waits for this: a reference makes ep->dev safe to use. */
 static void ep_free(struct kref *ref)
 {
 	struct swp_ep *ep = container_of(ref, struct swp_ep, ref);
@@ -761,7 +761,7 @@ void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 	swp_mpa_refuse(&hs->local, &hs->peer, &rep);
 	rep.pd = pd;
 	rep.pd_len = len;
-	/* while memory is waited for, nobody has to look at what comes */
+	/* what comes while this waits for memory is of no interest */
 	swp_llp_set_owner(ep->llp, NULL, NULL);
 	/* a peer that is gone already needs no refusal */
 	if (!send_reply(ep, &rep))
@@ -943,7 +943,7 @@ static bool offer_late(struct swp_ep *ep)
 	return true;
 }
 
-/* Started when the listener went: those who know may still answer, for a while. */
+/* Started when the listener closed: a ULP may answer for a while after that. */
 static bool answer_late(struct swp_ep *ep)
 {
 	return ep->ulp->gone && ep->ulp->gone(ep);

@@ -86,7 +86,7 @@ struct swp_ep {
 	struct swp_llp *llp;
 	struct swp_qp *qp;		/* until RUNNING; with reference and claim */
 	u32 qpn;
-	int kill;			/* errno of who wants it gone, or 0 */
+	int kill;			/* errno with which it has to end, or 0 */
 	struct mem_cgroup *memcg;	/* pays for the peer's frame, or NULL */
 	/* iw_cm */
 	struct iw_cm_id *id;		/* with reference; passive: from accept on */
@@ -136,7 +136,7 @@ struct swp_ulp {
 	void (*offer)(struct swp_ep *ep);
 	/* A passive endpoint ends before it was accepted; may be NULL. */
 	void (*dropped)(struct swp_ep *ep, int error);
-	/* May nobody answer any more whom offer() has told?  NULL: somebody may. */
+	/* No answer to offer() can come any more.  NULL: one always can. */
 	bool (*gone)(struct swp_ep *ep);
 	/* Start-up is over: gives up what it has in the endpoint.  May be NULL. */
 	void (*release)(struct swp_ep *ep);

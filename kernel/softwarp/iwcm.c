@@ -172,7 +172,7 @@ static void offer(struct swp_ep *ep)
 	} else {
 		/* from here on the ULP takes what time it needs */
 		swp_ep_stop_timer(ep);
-		/* whoever closed the listener meanwhile found it running */
+		/* a listener that closed meanwhile found the timer running */
 		if (gone(ep))
 			swp_ep_expire(ep, swp_params.handshake_ms / 2);
 		/* look at what came behind the Request */
@@ -301,7 +301,7 @@ err:
 
 /*
  * The endpoint of a reported id, locked, with a reference; NULL if it has ended:
- * the peer has left, or nobody has answered since the listener went.
+ * the peer has left, or no answer came in time after the listener closed.
  */
 static struct swp_ep *take(struct iw_cm_id *id)
 {
@@ -348,7 +348,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	ret = -EINVAL;
 	if (param->private_data_len > swp_mpa_pd_room(&hs->peer))
 		goto err_refuse;
-	/* octets or the end of the stream that nobody has looked at yet */
+	/* octets, or the end of the stream, that the work item has not seen */
 	if (swp_ep_spoke_early(ep)) {
 		ret = -ECONNRESET;
 		goto err_drop;
@@ -390,7 +390,7 @@ int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len)
 	struct swp_ep *ep;
 
 	ep = take(id);
-	/* the peer may have left; that is no concern of who refuses it */
+	/* the peer may have left: then there is nothing to reject */
 	if (!ep)
 		return 0;
 	swp_ep_send_refusal(ep, pdata, len);

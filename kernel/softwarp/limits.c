@@ -90,7 +90,7 @@ int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 	unsigned int noio;
 	int ret = -ENOMEM;
 
-	/* who writes memory back through us may wait for the mutex */
+	/* memory reclaim that writes back through us may wait for the mutex */
 	noio = memalloc_noio_save();
 	mutex_lock(&dev->limit_mutex);
 	if (user && is_ordinary()) {

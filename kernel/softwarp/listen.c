@@ -83,7 +83,7 @@ static LIST_HEAD(hubs);
 
 /* Listeners ----------------------------------------------------------------- */
 
-/* The device waits for this, so whoever has a reference may use lis->dev. */
+/* The device waits for this: a reference makes lis->dev safe to use. */
 static void listener_free(struct kref *ref)
 {
 	struct swp_listener *lis = container_of(ref, struct swp_listener, ref);
@@ -248,8 +248,8 @@ static u64 source_of(const struct sockaddr_storage *remote)
 }
 
 /*
- * Half of what a listener takes is for whoever comes first; of the other half no
- * source gets more than its share, so that one alone can't keep others out.
+ * The first half of a listener's places is first come, first served; of the other
+ * half no source gets more than its share, so that one can't keep others out.
  */
 static bool has_room(struct swp_listener *lis, struct hlist_head *sources,
 		     u64 source)
@@ -466,7 +466,7 @@ static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 	spin_lock_init(&hub->lock);
 	INIT_LIST_HEAD(&hub->listeners);
 	INIT_DELAYED_WORK(&hub->accept_work, hub_accept);
-	/* before the socket listens, lest the first connection finds nobody */
+	/* before the socket listens: its first connection needs a listener */
 	list_add(&lis->hub_entry, &hub->listeners);
 	/*
 	 * Other listeners with larger backlogs may join, and a connection waits

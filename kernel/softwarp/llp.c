@@ -33,7 +33,7 @@ static struct workqueue_struct *swp_llp_wq;
 /*
  * An urgent octet is one of the stream like others (RFC 6093): the socket keeps
  * it in its place by SOCK_URGINLINE.  tcp_read_sock() would stop in front of it
- * for ever, so TCP forgets the mark before anybody reads; what comes is never
+ * for ever, so the mark is cleared before any read; what comes is never
  * marked after it was announced here.  Socket lock held.
  */
 static void swp_llp_forget_urgent(struct sock *sk)
@@ -207,7 +207,7 @@ int swp_llp_may_take(struct socket *sock)
 	if (sk->sk_state != TCP_ESTABLISHED)
 		ret = -ENOTCONN;
 	else if (sk->sk_user_data || inet_csk_has_ulp(sk))
-		ret = -EINVAL;	/* somebody else listens in */
+		ret = -EINVAL;	/* another module has hooked it */
 	release_sock(sk);
 	return ret;
 }

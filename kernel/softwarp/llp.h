@@ -61,7 +61,7 @@ struct swp_llp {
 struct swp_llp *swp_llp_create(struct socket *sock);
 /*
  * May a socket that a consumer hands over be wrapped?  -EINVAL: it is not TCP, or
- * somebody else has hooked it; -ENOTCONN.  Process context.
+ * another module has hooked it; -ENOTCONN.  Process context.
  */
 int swp_llp_may_take(struct socket *sock);
 
@@ -92,7 +92,7 @@ int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		 void *owner, int (*take)(void *arg), void *arg);
 
 /*
- * Octets, the end of the stream or an error, that nobody has looked at.  For
+ * Octets, the end of the stream or an error, that were not looked at.  For
  * callbacks of an owner; a connection that is still being made has nothing.
  */
 bool swp_llp_has_news(const struct swp_llp *llp);

@@ -179,7 +179,7 @@ static int __init swp_init(void)
 	/*
 	 * Half of the processors at most are in this one's hands, for as long as
 	 * a program keeps its queue busy: a poller that has to wait for its
-	 * processor holds up the stream that nobody else looks at.
+	 * processor holds up a stream at which no other context looks.
 	 */
 	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_HIGHPRI | WQ_PERCPU |
 				      WQ_CPU_INTENSIVE, 0);

@@ -454,7 +454,7 @@ out:
 /*
  * Ours is one reference, the table's another.  Others belong to placements under
  * way on other processors, each of which ends after one FPDU, as they run with
- * softirqs off.  False: somebody else was faster, and waits already.
+ * softirqs off.  False: another caller was faster, and waits already.
  */
 static bool invalidate(struct swp_mr *mr)
 {

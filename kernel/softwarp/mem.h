@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory regions and windows: the table of STags, who may use one for what, and
+ * Memory regions and windows: the table of STags, the rights on each, and
  * the way from an address to a page.
  */
 #ifndef SWP_MEM_H
@@ -26,7 +26,7 @@ enum swp_mr_kind {
 #define SWP_MAX_FAST_BLOCKS	1024
 
 enum swp_mr_flag {
-	SWP_MRF_INVALID,	/* by whoever may: no lookup finds it any more */
+	SWP_MRF_INVALID,	/* no lookup finds it any more */
 	SWP_MRF_DEAD,		/* WINDOW: never to be bound again; dev->mw_lock */
 };
 
@@ -50,7 +50,7 @@ struct swp_mr {
 	struct swp_mr *parent;	/* WINDOW: bound to, or NULL; dev->mw_lock */
 	u64 parent_addr;	/* WINDOW: what iova is there */
 	u32 qpn;		/* WINDOW: the only QP it is for; 0 = any of the PD */
-	u32 reg_qpn;		/* FAST: who registered it; its peer may invalidate */
+	u32 reg_qpn;		/* FAST: the QP that registered it; its peer may invalidate */
 	bool type_2;		/* WINDOW */
 	u32 windows;		/* USER: bound to it; dev->mw_lock */
 	refcount_t ref;		/* the table's and one per placement running */
@@ -69,7 +69,7 @@ struct swp_mw {
 
 /*
  * A region that is looked up is used and given back without sleeping; softirqs
- * are off in between, so that who invalidates it can wait for that.
+ * are off in between, so that an invalidation can wait for that.
  */
 struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag);
 void swp_mr_put(struct swp_mr *mr);

@@ -202,7 +202,7 @@ void swp_sq_complete(struct swp_qp *qp)
 			break;
 		/*
 		 * The slot is free before its completion can be seen, so that
-		 * who polls it may post the next request at once.
+		 * the poller may post the next request at once.
 		 */
 		qp->sq_done++;
 		/* pairs with the poster's acquire load of cons */
@@ -368,7 +368,7 @@ static void tell_failed(struct swp_qp *qp)
 
 /*
  * A responder that is still fenced may not send an FPDU, Terminate included (RFC
- * 5044 section 7.1.2), and who sent FIN can't.
+ * 5044 section 7.1.2), and an end that sent FIN can't.
  */
 static void want_terminate(struct swp_qp *qp)
 {
@@ -523,7 +523,7 @@ static void llp_state_change(struct swp_llp *llp)
 	if (would_step(qp, SWP_QP_PEER_FIN)) {
 		if (qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
 		    swp_rx_unfinished(&qp->rx) || (qp->tx.fenced && sq_waiting(qp))) {
-			/* and nobody is left to send a Terminate to */
+			/* and no peer is left that reads a Terminate */
 			qp->vendor_err = lost;
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
@@ -715,7 +715,7 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 		swp_qp_put(qp);
 }
 
-/* Socket lock held, or the last who could run the worker. */
+/* Socket lock held, or the worker can't run any more. */
 static void end_poller(struct swp_qp *qp)
 {
 	if (!qp->tx.poller)
@@ -756,7 +756,7 @@ static u8 *starved_buf(struct swp_qp *qp)
 
 /*
  * Runs the engine, burst by burst with the lock given back in between, until the
- * next look is somebody else's duty.  Process context.
+ * next look is the duty of another context.  Process context.
  */
 static void run_tx(struct swp_qp *qp, enum swp_run why)
 {
@@ -790,7 +790,7 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 		why = SWP_RUN_WORK;
 		cond_resched();
 	}
-	/* the lock is somebody else's by now, maybe, and so may be the name */
+	/* another process may have the lock by now, and its name is there then */
 	cmpxchg(&qp->tx.holder, current, NULL);
 	/* a QP without a stream needs none, and is not kept by waiting for it */
 	if (llp && READ_ONCE(qp->rx.starved))
@@ -799,7 +799,7 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 		swp_llp_put(llp);
 	else if (why == SWP_RUN_POLL_END)
 		end_poller(qp);
-	/* who enters the error state flushes; this is for what came later */
+	/* entering the error state flushes; this is for what came later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
 }
@@ -915,7 +915,7 @@ static struct swp_llp *begin_end(struct swp_qp *qp)
 }
 
 /*
- * 1. no new lookup finds the QP, and who has found it already can't give it a
+ * 1. no new lookup finds the QP, and one that has found it already can't give it a
  * stream any more; 2. no callback of the socket reaches it, and the engines are
  * at rest; 3. nothing waits for completions of it; 4. the connection manager has
  * let go of it; 5. no reference is left.
@@ -954,7 +954,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_llp_put(attached);
 	if (llp)
 		swp_llp_put(llp);
-	/* nobody begins a start-up in this state; one under way must not hold us */
+	/* no start-up begins in this state; one under way must not hold us */
 	swp_cm_qp_gone(qp);
 
 	swp_qp_put(qp);
@@ -982,8 +982,8 @@ struct stream {
 
 /*
  * The last look at whether the QP may have the stream, and the moment from which
- * it has: whoever ends the QP later finds it.  Socket lock held, so that the
- * callbacks are the QP's before anybody who found the stream can take them away.
+ * it has: a later end of the QP finds it.  Socket lock held, so that the
+ * callbacks are the QP's before that end can take them away.
  */
 static int attach(void *arg)
 {
@@ -1034,7 +1034,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;
 	qp->rx.msn[SWP_QN_ATOMIC_RESP] = 1;
 	/*
-	 * The first look is the worker's: who calls starts the connections of
+	 * The first look is the worker's: the caller starts the connections of
 	 * others, too, and has no time for what is posted.
 	 */
 	qp->tx.turn = SWP_TURN_WORK;

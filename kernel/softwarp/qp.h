@@ -125,8 +125,8 @@ struct swp_qp {
 	int access;
 	bool sig_all;
 	bool user;
-	struct mem_cgroup *memcg;	/* who pays; NULL: nobody in particular */
-	/* user: who made it and may connect it, see swp_qp_may_connect() */
+	struct mem_cgroup *memcg;	/* is charged; NULL: none */
+	/* user: its maker, who may connect it, see swp_qp_may_connect() */
 	kuid_t maker;
 	struct pid *maker_tgid;
 	struct swp_ep *claim;	/* under lock: the one start-up for it, or NULL */
@@ -296,7 +296,7 @@ void swp_qp_close_later(struct swp_qp *qp, unsigned int flag);
  */
 void swp_sq_complete(struct swp_qp *qp);
 
-/* Memory for it at the expense of who made it; never sleeps. */
+/* Memory that is charged to its maker; never sleeps. */
 void *swp_qp_alloc(struct swp_qp *qp, size_t size);
 
 #endif /* SWP_QP_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rings: their memory, who pays for it, and the requests in receive queues.
+ * Rings: their memory, to whom it is charged, and the requests in receive queues.
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>

@@ -170,7 +170,7 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 /* RQEs that are copied at a time with the locks held */
 #define SWP_MOVE_RQES	64
 
-/* What waits keeps its number, so that all who count go on from where they were. */
+/* What waits keeps its number, so that both sides go on counting from there. */
 static void copy_rqes(const struct swp_srq *srq, struct swp_ring *to, u32 from,
 		      u32 end)
 {
@@ -247,7 +247,7 @@ static int change_locked(struct swp_srq *srq, const struct ib_srq_attr *attr,
 
 	spin_lock_bh(&srq->lock);
 	if (srq->base.uobject) {
-		/* nobody else posts, and interrupts need not wait for a copy */
+		/* only this program posts: interrupts need not wait for a copy */
 		ret = change(srq, attr, mask, ring, from, prod);
 	} else {
 		spin_lock_irqsave(&srq->post_lock, flags);

@@ -16,7 +16,7 @@ struct swp_srq {
 	struct ib_srq base;
 	struct swp_device *dev;
 	struct swp_owner *owner;
-	struct mutex resize_mutex;	/* outside lock: who changes the ring */
+	struct mutex resize_mutex;	/* outside lock: serialises resizing */
 	u32 max_sge;
 	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
 	struct swp_ring ring;	/* a kernel consumer's: post_lock, too */

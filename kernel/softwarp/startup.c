@@ -81,7 +81,7 @@ static void closed(struct swp_ep *ep, int error)
 }
 
 static const struct swp_ulp startup_ulp = {
-	/* whoever hands over a socket may take its time when it is called */
+	/* a consumer may sleep when it is called */
 	.ordered = false,
 	.pd_max = SWP_MPA_PD_MAX,
 	.replied = done,

@@ -520,7 +520,7 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 	*s = (struct swp_slot){
 		.wr_id = tx->sqe.wr_id,
 		.byte_len = tx->len,
-		/* an opcode that nobody may post has no completion opcode */
+		/* an opcode that may not be posted has no completion opcode */
 		.opcode = status ? SWP_OP_SEND : tx->sqe.opcode,
 		.flags = tx->sqe.flags,
 	};
@@ -1186,7 +1186,7 @@ void swp_tx_acked(struct swp_qp *qp)
 /*
  * swp_tx_cut - a Terminate is due.  It is the next message (RFC 5040 section
  * 7.1), so what is left of the current one goes before it; a long rest does not:
- * the peer has to hear of its error while anybody listens.
+ * the Terminate has to go out while the peer still receives.
  */
 void swp_tx_cut(struct swp_qp *qp)
 {

@@ -22,7 +22,7 @@ enum swp_tx_kind {
 	SWP_TX_CTRL,		/* RTR or Terminate: header only */
 };
 
-/* Octets handed to TCP before somebody else gets a turn */
+/* Octets handed to TCP before the engine yields */
 #define SWP_TX_BURST	(512 * 1024)
 /* Bursts that a process sends in a row before a worker takes over */
 #define SWP_TX_LOOPS	16
@@ -47,9 +47,9 @@ struct swp_tx {
 	u32 streak;		/* small doorbells with nothing received between */
 	u32 last_bytes;		/* of the last batch */
 
-	/* who looks next, see proto/turn.h */
+	/* whose duty the next look is, see proto/turn.h */
 	u8 turn;		/* enum swp_turn */
-	bool kick;		/* what the ring says; nobody reads it there */
+	bool kick;		/* copy of kick in the ring, which is never read back */
 	bool poller;		/* poll_work looks, with the lock, before it ends */
 	bool leaving;		/* the holder does not come back */
 	int left;		/* budget of the holder, octets */

@@ -643,7 +643,7 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	xa_unlock(qps);
 	if (!qp)
 		return NULL;
-	/* not even for a moment: who destroys it waits for us */
+	/* not even for a moment: its destruction waits for us */
 	if (qp->user && !swp_qp_may_connect(qp)) {
 		swp_qp_put(qp);
 		return NULL;
