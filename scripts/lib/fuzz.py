@@ -98,13 +98,12 @@ def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, sh
     return text, outcome
 
 
-def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> Outcome:
-    """Mutated sessions: so many frames, or for so long."""
+def mutation_command(seed: int, frames: int, seconds: int, workers: int) -> str:
     amount = f"--seconds {seconds}" if seconds else f"--frames {frames}"
-    # At a tenth of the rate that was measured it is a hang.
-    timeout = (seconds or frames // 200) + 600 * (2 if SCALE[kernel] > 4 else 1)
-    command = f"{PROGRAMS}/softwarp-fuzz {amount} --seed {seed} --workers {workers}"
-    text, outcome = boot(kernel, command, "mutation", timeout, False, show)
+    return f"{PROGRAMS}/softwarp-fuzz {amount} --seed {seed} --workers {workers}"
+
+
+def judge_mutation(text: str, outcome: Outcome, frames: int, seconds: int) -> None:
     (OUT / "mutation.log").write_text(text)
     legal = re.search(r"^(\d+) legal sessions, (\d+) frames, (\d+) failed$", text, re.MULTILINE)
     outcome.add("legal sessions work as they are", bool(legal) and legal[3] == "0" and legal[1] != "0", text[-4000:])
@@ -115,13 +114,18 @@ def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers:
     outcome.add("the device stands them", bool(re.search(r"^0 failures$", text, re.MULTILINE)), text[-4000:])
     if played:
         outcome.summary += re.findall(r"^(?:seed \d+: .*|\d+ connections, .*|slab memory: .*)$", text, re.MULTILINE)
+
+
+def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> Outcome:
+    """Mutated sessions: so many frames, or for so long."""
+    # At a tenth of the rate that was measured it is a hang.
+    timeout = (seconds or frames // 200) + 600 * (2 if SCALE[kernel] > 4 else 1)
+    text, outcome = boot(kernel, mutation_command(seed, frames, seconds, workers), "mutation", timeout, False, show)
+    judge_mutation(text, outcome, frames, seconds)
     return outcome
 
 
-def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> Outcome:
-    """The scenarios, each a test."""
-    command = f"{PROGRAMS}/softwarp-hostile" + (f" --gtest_filter='{pattern}'" if pattern else "")
-    text, outcome = boot(kernel, command, "hostile", 300 + 150 * SCALE[kernel], quick, show)
+def judge_hostile(text: str, outcome: Outcome) -> None:
     (OUT / "hostile.log").write_text(text)
     planned = re.search(r"Running (\d+) tests? from", text)
     results = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?),? (?:.*)\(\d+ ms\)$", text, re.MULTILINE)
@@ -131,6 +135,25 @@ def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> O
         outcome.add(test, verdict == "OK", lines[1] if lines else "")
     for _ in range(max(int(planned[1]) - len(results), 0) if planned else 1):
         outcome.add("a scenario that did not end", False, text[-4000:])
+
+
+def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> Outcome:
+    """The scenarios, each a test."""
+    command = f"{PROGRAMS}/softwarp-hostile" + (f" --gtest_filter='{pattern}'" if pattern else "")
+    text, outcome = boot(kernel, command, "hostile", 300 + 150 * SCALE[kernel], quick, show)
+    judge_hostile(text, outcome)
+    return outcome
+
+
+def peers(kernel: str, seed: int, seconds: int, workers: int) -> Outcome:
+    """Mutated sessions for so long and the scenarios in their quick form, in one guest."""
+    mark = "the scenarios follow"
+    command = (f"code=0; {mutation_command(seed, 0, seconds, workers)} || code=1; echo '{mark}'; "
+               f"{PROGRAMS}/softwarp-hostile || code=1; exit $code")
+    text, outcome = boot(kernel, command, "peers", 600 + seconds + 150 * SCALE[kernel], True, False)
+    first, _, second = text.partition(mark)
+    judge_mutation(first, outcome, 0, seconds)
+    judge_hostile(second, outcome)
     return outcome
 
 

@@ -69,9 +69,13 @@ std::string terminate_of(softwarp::wire::Stream &peer) {
 TEST_F(HostileData, LengthsOfUlpdus) {
     Victim victim;
     int ended = 0, went_on = 0;
+    unsigned which = 0;
     for (unsigned opcode = 0; opcode < 13; opcode++) {
         for (size_t size : {0,  1,  2,  3,  6,  13, 14, 15, 17, 18, 19,   21,    22,    26,
                             29, 30, 31, 45, 46, 47, 69, 70, 71, 74, 1460, 16384, 65534, 65535}) {
+            /* there are 28: in the quick form each opcode has others of them */
+            if (which++ % full_or_quick(1U, 3U) != 0)
+                continue;
             SCOPED_TRACE(fmt::format("opcode {}, {} octets", opcode, size));
             auto connection = victim.connect();
             Region buffer(connection.consumer->pd(), 4096);
