@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Messages of the port mapper: which TCP port has the SDP service that is known
+ * by another one?  draft-pinkerton-iwarp-sdp-01 section 7, UDP, 48 octets; the
+ * layout is that of iwpmd, too.
+ */
+#ifndef SDP_PROTO_PORTMAP_H
+#define SDP_PROTO_PORTMAP_H
+
+#include "../base.h"
+
+#define SDP_PM_PORT	3935
+#define SDP_PM_LEN	48
+
+enum sdp_pm_type {
+	SDP_PM_REQ	= 0,	/* client: which port? */
+	SDP_PM_ACCEPT	= 1,	/* server: this one */
+	SDP_PM_ACK	= 2,	/* client: taken */
+	SDP_PM_DENY	= 3,	/* server: none */
+};
+
+/* PmTime, of an acceptance: how long it may be kept */
+enum sdp_pm_time {
+	SDP_PM_ONCE	= 0,
+	SDP_PM_FOR_EVER	= 255,
+};
+
+/* A message; host byte order, addresses as on the wire */
+struct sdp_pm_msg {
+	__u8 type;		/* enum sdp_pm_type */
+	__u8 version;		/* of IP: 4 or 6 */
+	__u8 time;		/* PmTime */
+	__u16 ap_port;
+	__u16 cp_port;
+	__u64 handle;		/* AssocHandle, opaque */
+	__u8 cp_addr[16];	/* IPv4: the first four octets, the rest is zero */
+	__u8 ap_addr[16];
+};
+
+/* SDP_PM_LEN octets */
+void sdp_pm_encode(const struct sdp_pm_msg *msg, __u8 *buf);
+
+/*
+ * sdp_pm_decode - take in a datagram
+ * Octets behind the message are left alone, as iwpmd's requests have some, and so
+ * is the reserved field.  Returns 0, or -EPROTO: too short, or of a version, type
+ * or IP version that there is not.
+ */
+int sdp_pm_decode(const __u8 *buf, __u32 len, struct sdp_pm_msg *msg);
+
+/* Milliseconds that PmTime means; U64_MAX for ever, 0 for one use */
+__u64 sdp_pm_time_ms(__u8 time);
+
+#endif /* SDP_PROTO_PORTMAP_H */
