@@ -538,7 +538,6 @@ static int invalidate_locked(struct swp_qp *qp, u32 stag, may_invalidate may)
 	struct swp_mr *mr;
 	int ret = 0;
 
-	lockdep_assert_held(&qp->dev->mw_lock);
 	spin_lock_bh(&qp->dev->mw_lock);
 	mr = swp_mr_get(qp->dev, stag);
 	if (!mr) {
