@@ -44,6 +44,7 @@ class Job:
     beside: str = ""
     env: dict = dataclasses.field(default_factory=dict)
     out: Path | None = None
+    tries: int = 2  # guests, if the emulator goes wrong
 
 
 @dataclasses.dataclass
@@ -232,7 +233,23 @@ def _prepare(job: Job, kernel: kernels.Kernel) -> Path:
 
 def run_job(job: Job, stdout=None, stderr=None) -> Result:
     """Boot, run job.command, power off.  Its output goes to the streams (binary) as it comes, and stays in the files
-    .vm/stdout and .vm/stderr of the result's directory."""
+    .vm/stdout and .vm/stderr of the result's directory.
+
+    What a guest did whose emulator has provably gone wrong is no result, neither good nor bad: another one is booted."""
+    for left in reversed(range(job.tries)):
+        result = _run_once(job, stdout, stderr)
+        remarks = [text for text in map(reports.impossible, result.reports) if text]
+        if not remarks or not left:
+            break
+        kept = result.vm.with_name(".vm-broken")
+        shutil.rmtree(kept, ignore_errors=True)
+        result.vm.rename(kept)
+        say(f"{remarks[0].removeprefix('softwarp: ')}; its logs are in {kept}, another guest is booted")
+    return result
+
+
+def _run_once(job: Job, stdout, stderr) -> Result:
+    """One guest from power-on to power-off."""
     kernel = kernels.kernel(job.kernel)
     if job.net == "two-hosts" and kernel.uml:
         raise Failure("--net two-hosts needs a kernel that runs in QEMU")
