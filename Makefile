@@ -97,7 +97,7 @@ install: ## module (needs KDIR=) and provider, below DESTDIR
 	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
 	scripts/module --kdir $(KDIR)
 	@# Headers packages have no key, with which signing would seem to work, and no System.map, without which depmod is left
-	@# out.  Signing is for whoever has a key that the machine trusts.
+	@# out.  Sign with a key that your machine trusts.
 	$(MAKE) -C $(KDIR) M=$(CURDIR)/$(native)/src $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) INSTALL_MOD_STRIP=1 \
 		CONFIG_MODULE_SIG_ALL= modules_install
 	$(if $(DESTDIR),,depmod -a $$($(MAKE) -s --no-print-directory -C $(KDIR) kernelrelease))

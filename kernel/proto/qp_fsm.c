@@ -4,7 +4,7 @@
  */
 #include "qp_fsm.h"
 
-#define TO(next, todo)	{ SWP_QP_##next, todo }
+#define TO(next, actions)	{ SWP_QP_##next, actions }
 #define NO		{ SWP_QP_NO, 0 }
 
 static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {

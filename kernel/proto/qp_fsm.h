@@ -69,7 +69,7 @@ enum swp_qp_action {
 
 struct swp_qp_next {
 	__u8 state;		/* enum swp_qp_state, or SWP_QP_NO */
-	__u16 todo;		/* enum swp_qp_action, or-ed together */
+	__u16 actions;		/* enum swp_qp_action, or-ed together */
 };
 
 struct swp_qp_next swp_qp_next(enum swp_qp_state state,

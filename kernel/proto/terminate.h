@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What can be wrong with a stream, and everything that follows from it: one row
- * per fault, in terminate.c.  RFC 5040 section 4.8 with Figure 9, RFC 5041 section 8.2, RFC 5044
- * section 8, RFC 6581 section 9.2, RFC 7306 section 8.
+ * per fault, in terminate.c.  RFC 5040 section 4.8 with Figure 9, RFC 5041
+ * section 8.2, RFC 5044 section 8, RFC 6581 section 8, RFC 7306 section 8.
  *
  * The way of a fault, with a bad CRC for an example:
  *
  *   rx.c, crc_ok()            finds it: SWP_FAULT_MPA_CRC
- *   mpa_error(), reject()     counters of the QP
+ *   swp_rx_mpa_error()        counters of the QP
  *   qp.c, swp_qp_fail()       first fault wins; the QP stops receiving, what is
  *                             half sent is cut short, a Terminate is due
  *   tx.c, next_msg()          sends it: layer, type, code of the row, and those
@@ -71,7 +71,7 @@ enum swp_term_code {
 	SWP_MPA_CLOSED		= 0x01,
 	SWP_MPA_CRC		= 0x02,
 	SWP_MPA_MARKER		= 0x03,
-	/* and of its start-up, RFC 6581 section 9.2 */
+	/* and of its start-up, RFC 6581 section 8 */
 	SWP_MPA_FRAME		= 0x04,
 	SWP_MPA_LOCAL		= 0x05,
 	SWP_MPA_IRD		= 0x06,

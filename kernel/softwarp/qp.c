@@ -402,33 +402,33 @@ static bool qp_step(struct swp_qp *qp, enum swp_qp_input input)
 	sock_owned_by_me(qp->llp->sk);
 	if (next.state == SWP_QP_NO)
 		return false;
-	if (next.todo & SWP_DO_DROP)
+	if (next.actions & SWP_DO_DROP)
 		swp_tx_release(qp);
-	if (next.todo & SWP_DO_TERMINATE)
+	if (next.actions & SWP_DO_TERMINATE)
 		want_terminate(qp);
-	if (next.todo & SWP_DO_FIN)
+	if (next.actions & SWP_DO_FIN)
 		qp->tx.fin_wanted = true;
 	if (next.state >= SWP_QP_TERMINATE)
 		qp->rx.swallow = true;
 	if (next.state != qp->state)
 		set_state(qp, next.state);
-	if (next.todo & SWP_DO_FLUSH) {
+	if (next.actions & SWP_DO_FLUSH) {
 		swp_tx_set_turn(qp, SWP_TURN_NOBODY);
 		swp_qp_flush(qp);
 		last_wqe(qp);
 	}
-	if (next.todo & SWP_DO_REASON)
+	if (next.actions & SWP_DO_REASON)
 		tell_failed(qp);
-	if (next.todo & SWP_DO_FATAL)
+	if (next.actions & SWP_DO_FATAL)
 		swp_qp_event(qp, IB_EVENT_QP_FATAL);
-	if ((next.todo & SWP_DO_SHUT) ||
-	    ((next.todo & SWP_DO_SHUT_ONCE) && !qp->tx.shut))
+	if ((next.actions & SWP_DO_SHUT) ||
+	    ((next.actions & SWP_DO_SHUT_ONCE) && !qp->tx.shut))
 		shut_stream(qp);
-	if (next.todo & SWP_DO_LINGER)
+	if (next.actions & SWP_DO_LINGER)
 		start_linger(qp);
-	if (next.todo & SWP_DO_LOOK)
+	if (next.actions & SWP_DO_LOOK)
 		swp_qp_kick(qp);
-	if (next.todo & SWP_DO_LET_GO)
+	if (next.actions & SWP_DO_LET_GO)
 		swp_qp_close_later(qp, SWP_QPF_CLOSED);
 	return true;
 }

@@ -55,11 +55,11 @@ static void rules(struct kunit *test)
 	for (from = 0; from < SWP_QP_STATES; from++) {
 		for (event = 0; event < SWP_QP_INPUTS; event++) {
 			struct swp_qp_next n = swp_qp_next(from, event);
-			int told = hweight16(n.todo & (SWP_DO_REASON |
+			int told = hweight16(n.actions & (SWP_DO_REASON |
 						       SWP_DO_FATAL));
 
 			if (n.state == SWP_QP_NO) {
-				KUNIT_EXPECT_EQ(test, 0, (int)n.todo);
+				KUNIT_EXPECT_EQ(test, 0, (int)n.actions);
 				continue;
 			}
 			/* a stream that failed never works again */
@@ -67,8 +67,8 @@ static void rules(struct kunit *test)
 				KUNIT_EXPECT_GE(test, (int)n.state, from);
 			/* requests are flushed when ERROR is entered */
 			if (n.state == SWP_QP_ERROR && from != SWP_QP_ERROR)
-				KUNIT_EXPECT_TRUE(test, n.todo & SWP_DO_FLUSH);
-			if (n.todo & SWP_DO_FLUSH)
+				KUNIT_EXPECT_TRUE(test, n.actions & SWP_DO_FLUSH);
+			if (n.actions & SWP_DO_FLUSH)
 				KUNIT_EXPECT_EQ(test, SWP_QP_ERROR,
 						(int)n.state);
 			/* one event at most tells of one end */
@@ -78,17 +78,17 @@ static void rules(struct kunit *test)
 			/* no state waits for a peer without a limit */
 			if ((n.state == SWP_QP_CLOSING ||
 			     n.state == SWP_QP_TERMINATE) && from == SWP_QP_RTS)
-				KUNIT_EXPECT_TRUE(test, n.todo & SWP_DO_LINGER);
+				KUNIT_EXPECT_TRUE(test, n.actions & SWP_DO_LINGER);
 			/* whoever needs the stream no more says so, or lets go */
 			if (n.state == SWP_QP_ERROR && from >= SWP_QP_RTS &&
 			    from != SWP_QP_ERROR)
-				KUNIT_EXPECT_TRUE(test, n.todo &
+				KUNIT_EXPECT_TRUE(test, n.actions &
 						  (SWP_DO_SHUT |
 						   SWP_DO_SHUT_ONCE |
 						   SWP_DO_LET_GO));
 			/* what is half built is not sent behind the end */
-			if (n.todo & SWP_DO_LET_GO)
-				KUNIT_EXPECT_TRUE(test, n.todo & SWP_DO_DROP);
+			if (n.actions & SWP_DO_LET_GO)
+				KUNIT_EXPECT_TRUE(test, n.actions & SWP_DO_DROP);
 		}
 	}
 }
@@ -103,7 +103,7 @@ static void ends(struct kunit *test)
 			struct swp_qp_next n = swp_qp_next(from, event);
 
 			KUNIT_EXPECT_EQ(test, SWP_QP_ERROR, (int)n.state);
-			KUNIT_EXPECT_TRUE(test, n.todo & SWP_DO_LET_GO);
+			KUNIT_EXPECT_TRUE(test, n.actions & SWP_DO_LET_GO);
 		}
 	}
 }

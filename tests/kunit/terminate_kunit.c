@@ -33,7 +33,7 @@ static const struct type types[] = {
 	  { 0, 1, 2, 3, 4, END }, SWP_EVENT_ACCESS, SWP_BLAME_ACCESS },
 	{ "RFC 5041 section 8.2: DDP, untagged buffer", 1, 2,
 	  { 1, 2, 3, 4, 5, 6, END }, SWP_EVENT_REQUEST, SWP_BLAME_REQUEST },
-	{ "RFC 5044 section 8, RFC 6581 section 9.2: MPA", 2, 0,
+	{ "RFC 5044 section 8, RFC 6581 section 8: MPA", 2, 0,
 	  { 1, 2, 3, 4, 5, 6, 7, 0xff, END }, SWP_EVENT_FATAL,
 	  SWP_BLAME_OPERATION },
 };
