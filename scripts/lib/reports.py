@@ -22,7 +22,8 @@ NO_FLAGS = 0xffc08028
 # KCSAN finds races all over the kernel, and its developers live with many; one counts if a function of ours takes part,
 # be it far down in either stack.
 RACE = re.compile(r"BUG: KCSAN: ")
-OURS = re.compile(r"\[softwarp\]|\bswp_\w")
+# A line of a stack; what follows the stacks names a work function of ours, too, when only its worker has raced.
+OURS = re.compile(r"^ .*(\[softwarp\]|\bswp_\w)")
 END = re.compile(r"^={60,}$")
 # A breakpoint was executed, and the byte before the instruction pointer is none.  The kernel had put one there while it
 # changed an instruction, and QEMU had translated it for another processor between looking for translations to drop and
