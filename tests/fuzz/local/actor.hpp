@@ -56,6 +56,7 @@ struct Object {
     uint32_t cons = 0;      // CQ: completions taken
     bool busy = false;      // QP: given to a connection.  Id: listens, or was answered
     bool requested = false; // id: a peer asked for it
+    bool listens = false;   // id: or has tried to
     int async = -1;         // context: where its events come
     Ring send = {};
     Ring recv = {}; // of CQs and SRQs, too

@@ -340,6 +340,9 @@ bool bind_id(Actor &actor, Random &random, const Object &id) {
 }
 
 bool listen_id(Actor &actor, Random &random, const Object &id) {
+    /* see migrate_any() */
+    std::lock_guard hold(actor.answering());
+    actor.change(kCmId, id.fd, id.handle, [](Object &object) { object.listens = true; });
     rdma_ucm_listen request{};
     request.id = id.handle;
     request.backlog = static_cast<uint32_t>(random.pick({1U, 8U, 64U, 0U, 4096U}));
@@ -435,9 +438,17 @@ bool set_option(Actor &, Random &random, const Object &id) {
     return cm(id.fd, RDMA_USER_CM_CMD_SET_OPTION, request).ok();
 }
 
+/*
+ * An id that listens stays where it is: rdma_ucm (6.1 to 7.3) leaves the ids of its
+ * requests in the old channel, frees them with that, and looks at them again with
+ * the requests, which have moved.
+ */
 bool migrate_any(Actor &actor, Random &random, const Object &id) {
+    std::lock_guard hold(actor.answering());
+    bool stays = true;
+    actor.change(kCmId, id.fd, id.handle, [&](Object &object) { stays = object.listens; });
     auto to = actor.any(kCmChannel, random);
-    if (!to)
+    if (stays || !to)
         return false;
     rdma_ucm_migrate_id request{};
     request.id = id.handle;
@@ -458,8 +469,10 @@ bool any_cm_command(Actor &actor, Random &random) {
         word = random.chance(80) ? random.below(16) : random.next();
     words[random.below(2)] = reinterpret_cast<uint64_t>(answer.bytes.data());
     auto number = static_cast<uint32_t>(random.below(26));
-    if (number == RDMA_USER_CM_CMD_ACCEPT || number == RDMA_USER_CM_CMD_REJECT)
-        return false; /* see claim_answer() */
+    /* see claim_answer() and migrate_any() */
+    if (number == RDMA_USER_CM_CMD_ACCEPT || number == RDMA_USER_CM_CMD_REJECT ||
+        number == RDMA_USER_CM_CMD_LISTEN || number == RDMA_USER_CM_CMD_MIGRATE_ID)
+        return false;
     size_t used = random.below(sizeof(words) + 1);
     return write_cm(in->fd, number, {reinterpret_cast<uint8_t *>(words.data()), used},
                     random.below(512)) == 0;
