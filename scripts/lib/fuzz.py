@@ -14,7 +14,7 @@ from common import BUILD, ROOT, Failure, jobs, run, say
 
 OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
-TARGETS = ("mpa", "negotiation", "rdmap", "fpdu", "sdp")
+TARGETS = ("mpa", "negotiation", "rdmap", "fpdu", "sdp", "sdpconn")
 # How much more time than at the machine's own speed things may take.
 SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8}
 

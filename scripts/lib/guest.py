@@ -167,9 +167,10 @@ class Guest:
             # The same line in console and log is the same report.
             found += [report for report in reports.find(log) if report.splitlines()[:3] not in
                       [other.splitlines()[:3] for other in found]]
-        leaks = self.vm / f"kmemleak{self.suffix}"
-        if leaks.exists() and leaks.read_text().strip():
-            found.append("kmemleak:\n" + leaks.read_text(errors="replace"))
+        path = self.vm / f"kmemleak{self.suffix}"
+        leaks = reports.leaks(path.read_text(errors="replace")) if path.exists() else ""
+        if leaks.strip():
+            found.append("kmemleak:\n" + leaks)
         return found
 
     def stop(self) -> None:
