@@ -17,13 +17,13 @@ import json
 import re
 import shlex
 import subprocess
-import xml.etree.ElementTree
 from pathlib import Path
 
 import common
 import guest
 import kernels
 import modules
+import results
 from common import BUILD, ROOT, Failure
 
 TABLES = ROOT / "tests/conformance"
@@ -38,8 +38,8 @@ KINDS = ("kunit", "e2e", "unit", "step")
 LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "-")
 STRICT = ("MUST", "MUST NOT")
 PARTS = ("kernel", "userspace-provider")
-# Seconds from power-on to power-off, and the factor on deadlines.
-LIMITS = {"uml": (300, 1), "uml-kasan": (600, 3), "stock-6.12": (900, 4), "stock-6.1": (900, 4), "debug": (1500, 12)}
+# Seconds from power-on to power-off
+LIMITS = {"uml": 300, "uml-kasan": 600, "stock-6.12": 900, "stock-6.1": 900, "debug": 1500}
 
 
 @dataclasses.dataclass
@@ -120,21 +120,6 @@ class Outcome:
     problems: list[str]
 
 
-def gtest_results(path: Path) -> dict:
-    """(passed, requirements, failure) by test, from the XML of a GoogleTest program."""
-    results = {}
-    if not path.exists():
-        return results
-    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
-        if case.get("status") != "run":
-            continue
-        failures = [node.get("message") or "" for node in case.iter("failure")]
-        ids = [node.get("value") for node in case.iter("property") if node.get("name") == "requirements"]
-        passed = case.get("result") == "completed" and not failures
-        results[f"{case.get('classname')}.{case.get('name')}"] = (passed, " ".join(ids).split(), "\n".join(failures))
-    return results
-
-
 def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repeat: int = 1) -> Outcome:
     """The conformance program, and end-to-end tests by name, in one guest."""
     kernel = kernels.kernel(kernel_name)
@@ -144,9 +129,7 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
     targets = ["conformance-programs"] + (["e2e-programs"] if e2e else [])
     common.run(["make", "-C", ROOT, "--no-print-directory", *targets], log=OUT / "build.log",
                what="the conformance tests")
-    limit, scale = LIMITS[kernel_name]
-    env = {"SOFTWARP_E2E_SCALE": str(scale), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {}),
-           **{name: str(path) for name, path in modules.conformance(kernel).items()}}
+    env = {**kernels.pace(kernel_name, quick), **{name: str(path) for name, path in modules.conformance(kernel).items()}}
     args = [str(BUILD / "conformance/softwarp-conformance")]
     if test_filter:
         args.append(f"--gtest_filter={test_filter}")
@@ -161,12 +144,11 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
     for name in ("conformance.xml", "e2e.xml"):
         (out / name).unlink(missing_ok=True)
     result = guest.run_job(guest.Job(f"{command}exit $code", kernel_name, module=module, out=out, env=env,
-                                     timeout=limit * repeat))
-    text = "".join((result.vm / name).read_text(errors="replace") for name in ("stdout", "stderr")
-                   if (result.vm / name).exists())
+                                     timeout=LIMITS[kernel_name] * repeat))
+    text = result.printed
     (OUT / f"{kernel_name}.log").write_text(text)
     problems = list(result.reports)
-    tests = gtest_results(out / "conformance.xml")
+    tests = results.googletest_xml(out / "conformance.xml")
     if result.why:
         problems.append(result.why)
     if not tests:
@@ -174,19 +156,7 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
         problems.append(f"softwarp-conformance left no results; the end of {OUT}/{kernel_name}.log:\n{tail}")
     elif result.code not in (0, guest.CODE_REPORT) and all(passed for passed, _, _ in tests.values()):
         problems.append(f"softwarp-conformance ended with {result.code}; see {OUT}/{kernel_name}.log")
-    return Outcome(tests, {name: passed for name, (passed, _, _) in gtest_results(out / "e2e.xml").items()}, problems)
-
-
-def kunit_results(text: str) -> dict:
-    """suite.case: passed, from what KUnit printed."""
-    results = {}
-    suite = "?"
-    for line in text.splitlines():
-        if match := re.match(r"    # Subtest: (\S+)", line):
-            suite = match[1]
-        elif match := re.match(r"    (ok|not ok) \d+ (\S+)(.*)", line):
-            results[f"{suite}.{match[2]}"] = match[1] == "ok" and "# SKIP" not in match[3]
-    return results
+    return Outcome(tests, {name: passed for name, (passed, _, _) in results.googletest_xml(out / "e2e.xml").items()}, problems)
 
 
 def run_kunit(kernel_name: str) -> dict:
@@ -196,9 +166,8 @@ def run_kunit(kernel_name: str) -> dict:
     script = "".join(f"insmod {shlex.quote(str(path))}; " for path in suites)
     result = guest.run_job(guest.Job(script + "cat /sys/kernel/debug/kunit/*/results", kernel_name,
                                      module=modules.softwarp(kernel), out=OUT / "kunit", timeout=300))
-    text = (result.vm / "stdout").read_text(errors="replace") if (result.vm / "stdout").exists() else ""
-    (OUT / "kunit.log").write_text(text)
-    return kunit_results(text)
+    (OUT / "kunit.log").write_text(result.printed)
+    return results.kunit(result.printed)[1]
 
 
 def run_unit(names) -> dict:
@@ -209,10 +178,7 @@ def run_unit(names) -> dict:
     pattern = "^(" + "|".join(re.escape(name) for name in sorted(names)) + ")$"
     subprocess.run(["ctest", "--test-dir", BUILD / "cmake", "-R", pattern, "--output-junit", junit],
                    stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if not junit.exists():
-        return {}
-    return {case.get("name"): case.get("status") == "run"
-            for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
+    return {name: passed for name, (passed, _) in results.ctest(junit).items()}
 
 
 def run_steps(names) -> dict:
@@ -403,19 +369,19 @@ def evaluate(kernel: str, kunit_kernel: str, quick: bool = False, test_filter: s
     """
     rows = requirements()
     others = [] if test_filter else elsewhere()
-    results = dict(known or {})
-    have = {kind for kind, _ in results}
+    have_run = dict(known or {})
+    have = {kind for kind, _ in have_run}
     named = {kind: {row["test"] for row in others if row["kind"] == kind and kind not in have} for kind in KINDS}
     outcome = run_guest(kernel, quick, test_filter, named["e2e"], repeat)
-    results |= {("e2e", name): passed for name, passed in outcome.e2e.items()}
+    have_run |= {("e2e", name): passed for name, passed in outcome.e2e.items()}
     if named["unit"]:
-        results |= {("unit", name): passed for name, passed in run_unit(named["unit"]).items()}
+        have_run |= {("unit", name): passed for name, passed in run_unit(named["unit"]).items()}
     if named["kunit"]:
         common.say(f"conformance: KUnit, on {kunit_kernel}")
-        results |= {("kunit", name): passed for name, passed in run_kunit(kunit_kernel).items()}
+        have_run |= {("kunit", name): passed for name, passed in run_kunit(kunit_kernel).items()}
     if named["step"]:
-        results |= {("step", name): passed for name, passed in run_steps(named["step"]).items()}
-    wrong = join(rows, outcome.tests, others, results) + outcome.problems
+        have_run |= {("step", name): passed for name, passed in run_steps(named["step"]).items()}
+    wrong = join(rows, outcome.tests, others, have_run) + outcome.problems
     wrong += [f"test {name} failed (it names no requirement)\n{text}"
               for name, (passed, ids, text) in outcome.tests.items() if not ids and not passed]
     return rows, outcome, wrong

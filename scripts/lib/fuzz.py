@@ -10,13 +10,12 @@ import sys
 import guest
 import kernels
 import modules
+import results
 from common import BUILD, ROOT, Failure, jobs, run, say
 
 OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
 TARGETS = ("mpa", "negotiation", "rdmap", "fpdu", "sdp", "sdpconn")
-# How much more time than at the machine's own speed things may take.
-SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8}
 
 
 @dataclasses.dataclass
@@ -84,13 +83,11 @@ def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, sh
     """Run a command in a guest; a report of the kernel is a result of its own."""
     kernel = kernels.kernel(kernel_name)
     modules.provider()
-    env = {"SOFTWARP_E2E_SCALE": str(SCALE[kernel_name]), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {})}
     # Thousands of refused peers have nothing new to say on the console; errors and reports are still shown there.
-    job = guest.Job(f"dmesg -n 4; {command}", kernel_name, module=modules.softwarp(kernel), timeout=timeout, env=env,
-                    out=OUT / out)
+    job = guest.Job(f"dmesg -n 4; {command}", kernel_name, module=modules.softwarp(kernel), timeout=timeout,
+                    env=kernels.pace(kernel_name, quick), out=OUT / out)
     result = guest.run_job(job, sys.stdout.buffer if show else None, sys.stderr.buffer if show else None)
-    text = "".join((result.vm / name).read_text(errors="replace") for name in ("stdout", "stderr")
-                   if (result.vm / name).exists())
+    text = result.printed
     outcome = Outcome()
     outcome.add(f"{kernel_name} reports nothing ({out})", not result.reports, "\n\n".join(result.reports))
     if result.why or (result.code and not result.reports):
@@ -119,7 +116,7 @@ def judge_mutation(text: str, outcome: Outcome, frames: int, seconds: int) -> No
 def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> Outcome:
     """Mutated sessions: so many frames, or for so long."""
     # At a tenth of the rate that was measured it is a hang.
-    timeout = (seconds or frames // 200) + 600 * (2 if SCALE[kernel] > 4 else 1)
+    timeout = (seconds or frames // 200) + 600 * (2 if kernels.SCALE[kernel] > 4 else 1)
     text, outcome = boot(kernel, mutation_command(seed, frames, seconds, workers), "mutation", timeout, False, show)
     judge_mutation(text, outcome, frames, seconds)
     return outcome
@@ -127,20 +124,17 @@ def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers:
 
 def judge_hostile(text: str, outcome: Outcome) -> None:
     (OUT / "hostile.log").write_text(text)
-    planned = re.search(r"Running (\d+) tests? from", text)
-    results = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?),? (?:.*)\(\d+ ms\)$", text, re.MULTILINE)
-    for verdict, test in results:
-        lines = re.search(rf"\[ RUN +\] {re.escape(test)}\n(.*?)^\[ +(?:FAILED|SKIPPED) +\] {re.escape(test)}", text,
-                          re.MULTILINE | re.DOTALL)
-        outcome.add(test, verdict == "OK", lines[1] if lines else "")
-    for _ in range(max(int(planned[1]) - len(results), 0) if planned else 1):
+    planned, found = results.googletest(text)
+    for test, passed, lines in found:
+        outcome.add(test, passed, lines)
+    for _ in range(max(planned - len(found), 0) if planned else 1):
         outcome.add("a scenario that did not end", False, text[-4000:])
 
 
 def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> Outcome:
     """The scenarios, each a test."""
     command = f"{PROGRAMS}/softwarp-hostile" + (f" --gtest_filter='{pattern}'" if pattern else "")
-    text, outcome = boot(kernel, command, "hostile", 300 + 150 * SCALE[kernel], quick, show)
+    text, outcome = boot(kernel, command, "hostile", 300 + 150 * kernels.SCALE[kernel], quick, show)
     judge_hostile(text, outcome)
     return outcome
 
@@ -150,7 +144,7 @@ def peers(kernel: str, seed: int, seconds: int, workers: int) -> Outcome:
     mark = "the scenarios follow"
     command = (f"code=0; {mutation_command(seed, 0, seconds, workers)} || code=1; echo '{mark}'; "
                f"{PROGRAMS}/softwarp-hostile || code=1; exit $code")
-    text, outcome = boot(kernel, command, "peers", 600 + seconds + 150 * SCALE[kernel], True, False)
+    text, outcome = boot(kernel, command, "peers", 600 + seconds + 150 * kernels.SCALE[kernel], True, False)
     first, _, second = text.partition(mark)
     judge_mutation(first, outcome, 0, seconds)
     judge_hostile(second, outcome)
@@ -163,7 +157,7 @@ def local(kernel: str, seed: int, calls: int, actors: int = 6, show: bool = True
     if corpus:
         command += f" --corpus {ROOT}/tests/fuzz/local/corpus"
     # With the corpus 226 calls/s were measured on debug, 443 on kcsan, 6,000 on uml-kasan; at a fifth it is a hang.
-    timeout = calls * SCALE[kernel] // 500 + 600 * (2 if SCALE[kernel] > 4 else 1)
+    timeout = calls * kernels.SCALE[kernel] // 500 + 600 * (2 if kernels.SCALE[kernel] > 4 else 1)
     text, outcome = boot(kernel, command, "local", timeout, False, show)
     (OUT / "local.log").write_text(text)
     made = re.search(r"^seed \d+: (\d+) calls in .*$", text, re.MULTILINE)

@@ -60,6 +60,11 @@ class Result:
     def vm(self) -> Path:
         return self.out / ".vm"
 
+    @property
+    def printed(self) -> str:
+        """All that the command has printed, its errors last."""
+        return "".join(path.read_text(errors="replace") for path in (self.vm / "stdout", self.vm / "stderr") if path.exists())
+
 
 def initramfs(kernel: kernels.Kernel) -> Path:
     """The image with which a QEMU guest finds its root."""

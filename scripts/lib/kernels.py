@@ -19,6 +19,16 @@ RECIPES = {
 }
 
 
+# How much more time than at the machine's own speed things may take: emulated processors are slower by an order of
+# magnitude, the checkers by another.
+SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8}
+
+
+def pace(name: str, quick: bool) -> dict[str, str]:
+    """What test programs are told by their environment: how patient to be, and whether to take the smaller numbers."""
+    return {"SOFTWARP_E2E_SCALE": str(SCALE[name]), **({"SOFTWARP_E2E_QUICK": "1"} if quick else {})}
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """One kernel, ready to boot and to build modules for."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/guest"))
 from measure import IN_PEER, OWN4, PEER4, PEER6, Broken, Server, client, ended_well, next_port  # noqa: E402
 
 __all__ = ["Broken", "IN_PEER", "OWN4", "PEER4", "PEER6", "Server", "attempts", "carried", "client", "counter", "next_port",
