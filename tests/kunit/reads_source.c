@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The driver's own file, compiled into the suite. */
+#include "softwarp/reads.c"
