@@ -521,6 +521,21 @@ static void advert_refused(struct kunit *test)
 	take_data(&c, 1, 0);
 	KUNIT_EXPECT_EQ(test, SDP_FAULT_PAYLOAD, (int)c.fault);
 
+	/* two of them: the second SendSm waits for what the first one asks for */
+	connect(&c, false);
+	take_mode(&c, SDP_MODE_PIPELINED, false);
+	take_avail(&c, 0x80000000, 0);
+	take_avail(&c, 0x80000000, 0);
+	sdp_sink_refuse(&c.sink);
+	KUNIT_EXPECT_EQ(test, SDP_MID_SEND_SM, next(&c, 0, &out));
+	sdp_sink_refuse(&c.sink);
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
+	KUNIT_EXPECT_EQ(test, 0x80000000U, c.sink.owed);
+	KUNIT_EXPECT_EQ(test, SDP_DO_DELIVER, (int)take_data(&c, 0x7fffffff, 0));
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
+	KUNIT_EXPECT_EQ(test, SDP_DO_DELIVER, (int)take_data(&c, 1, 0));
+	KUNIT_EXPECT_EQ(test, SDP_MID_SEND_SM, next(&c, 0, &out));
+
 	/* all of it came with the SrcAvail: there is nothing to read */
 	connect(&c, false);
 	take_avail(&c, 5, 5);

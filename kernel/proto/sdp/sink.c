@@ -160,8 +160,13 @@ bool sdp_sink_due(const struct sdp_sink *s)
 		return false;
 	if (s->count && s->adverts[0].ready)
 		return true;
+	if (s->cancelling)
+		return true;
+	/* one after the other, so that what is owed is that of one */
+	if (!s->count || s->owed)
+		return false;
 	/* of one that has come whole nothing is left to read */
-	return s->cancelling || s->refused || (s->count && !rest(&s->adverts[0]));
+	return s->refused || !rest(&s->adverts[0]);
 }
 
 bool sdp_sink_answer(struct sdp_sink *s, struct sdp_msg *msg, __u32 *stag,

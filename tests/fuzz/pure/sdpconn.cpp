@@ -305,7 +305,8 @@ class End {
         }
         CHECK(!adverts_.empty());
         const Advert &a = adverts_.front();
-        /* by Data now, before what else is advertised */
+        /* by Data now, before what else is advertised; the sink asks for one at a time */
+        CHECK(owed_ == 0);
         owed_ = a.len - a.inlined - a.told;
         owed_end_ = a.base + a.len;
         adverts_.pop_front();
