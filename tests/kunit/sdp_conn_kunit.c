@@ -367,6 +367,20 @@ static void starved(struct kunit *test)
 	c.credits.limit = 6;
 	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 5, &out));
 	KUNIT_EXPECT_EQ(test, 5U, out.msg.payload);
+
+	/* buffers to tell of, and credit in the eyes of the peer alone */
+	queue.octets = 0;
+	connect(&c, false);
+	KUNIT_EXPECT_FALSE(test, sdp_conn_starved(&c, &queue));
+	c.credits.sent = 3;
+	c.credits.limit = 3;
+	sdp_credits_post(&c.credits, 20);
+	KUNIT_EXPECT_TRUE(test, sdp_conn_starved(&c, &queue));
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
+	sdp_conn_probe(&c);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 0, &out));
+	sdp_conn_probe(&c);
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
 }
 
 /* SDP-103, SDP-157: large data in pieces, small data together */

@@ -355,11 +355,32 @@ static __u32 next_payload(const struct sdp_conn *c, const struct sdp_queue *queu
 	return (__u32)octets;
 }
 
+/* The program does, or has left something to be sent when it closed. */
+static bool still_sends(const struct sdp_conn *c)
+{
+	return sdp_conn_sends(c) || c->state == SDP_CLOSING ||
+	       c->state == SDP_PEER_CLOSING;
+}
+
+/* Is there anything to say, be it that there are buffers? */
+static bool wants(const struct sdp_conn *c, const struct sdp_queue *queue,
+		  bool sends, __u32 payload)
+{
+	if (c->abort_due || c->suspend_due)
+		return true;
+	if (payload || (sends && may_tell(&c->source)))
+		return true;
+	if (sends && !sdp_conn_sends(c) && !queue->octets)
+		return true;
+	return c->resize.due || sdp_sink_due(&c->sink) ||
+	       sdp_resize_ack_due(&c->resize, c->credits.received) ||
+	       sdp_credits_due(&c->credits);
+}
+
 bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 		   struct sdp_out *out)
 {
-	bool sends = sdp_conn_sends(c) || c->state == SDP_CLOSING ||
-		     c->state == SDP_PEER_CLOSING;
+	bool sends = still_sends(c);
 	__u32 payload = sends && !c->suspend_due ? next_payload(c, queue) : 0;
 
 	*out = (struct sdp_out){};
@@ -368,7 +389,8 @@ bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 	if (!sdp_sink_busy(&c->sink))
 		sdp_credits_release(&c->credits);
 	if (!sdp_credits_allow(&c->credits, false)) {
-		if (!payload || !c->probe || !sdp_credits_ask(&c->credits, true))
+		if (!c->probe || !sdp_credits_ask(&c->credits, true) ||
+		    !wants(c, queue, sends, payload))
 			return false;
 		c->probe = false;
 		out->msg.mid = SDP_MID_DATA;
@@ -409,10 +431,14 @@ bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 
 bool sdp_conn_starved(const struct sdp_conn *c, const struct sdp_queue *queue)
 {
-	return queue->octets && !c->suspend_due &&
-	       (sdp_conn_sends(c) || c->state == SDP_CLOSING ||
-		c->state == SDP_PEER_CLOSING) &&
-	       !sdp_credits_allow(&c->credits, true);
+	bool sends = still_sends(c);
+	__u32 payload = sends && !c->suspend_due ? next_payload(c, queue) : 0;
+
+	if (c->suspended || c->state == SDP_FINISH || c->state == SDP_CLOSED)
+		return false;
+	return (payload && !sdp_credits_allow(&c->credits, true)) ||
+	       (!sdp_credits_allow(&c->credits, false) &&
+		wants(c, queue, sends, payload));
 }
 
 void sdp_conn_probe(struct sdp_conn *c)

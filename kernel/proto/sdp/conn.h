@@ -122,9 +122,9 @@ bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 		   struct sdp_out *out);
 
 /*
- * There are octets and no credit for them.  As TCP does with a window of zero, the
- * caller calls sdp_conn_probe() now and then: sdp_conn_next() then has a message
- * that makes the peer tell its credits, if there is one that may be sent.
+ * There is something to say and no credit for it.  As TCP does with a window of
+ * zero, the caller calls sdp_conn_probe() now and then: sdp_conn_next() then has a
+ * message that makes the peer tell its credits, if there is one that may be sent.
  */
 bool sdp_conn_starved(const struct sdp_conn *c, const struct sdp_queue *queue);
 void sdp_conn_probe(struct sdp_conn *c);
