@@ -3,4 +3,4 @@
 # suites, the fuzzers and the unit tests alike.  The headers beside them need
 # no entry.
 swp-proto := mpa rdmap terminate qp_fsm
-sdp-proto := sdp/wire sdp/setup sdp/credit sdp/sink sdp/resize sdp/close sdp/conn sdp/portmap sdp/query sdp/answer
+sdp-proto := sdp/wire sdp/setup sdp/credit sdp/sink sdp/resize sdp/urgent sdp/close sdp/conn sdp/portmap sdp/query sdp/answer

@@ -75,6 +75,10 @@ static void hello(struct kunit *test)
 				    sdp_hello_ack_check(&offer, &msg, &terms) :
 				    sdp_hello_check(&offer, &msg, &terms),
 				    "%s", hellos[i / 2].desc);
+		/* SDP-222: the lower one */
+		if (hellos[i / 2].why == SDP_ACCEPTABLE)
+			KUNIT_EXPECT_EQ(test, msg.hello.minor ? 1 : 0,
+					(int)terms.minor);
 	}
 
 	KUNIT_ASSERT_EQ(test, SDP_ACCEPTABLE,
@@ -219,6 +223,30 @@ static void credits(struct kunit *test)
 	}
 }
 
+/*
+ * SDP-166: the last credit is not for what gives the peer nothing: one that takes
+ * MSeqAck 0 for "nothing yet" sees the buffer of message 0 used, and no more.
+ */
+static void credit_of_message_0(struct kunit *test)
+{
+	struct sdp_msg msg = { .bufs = 8 };
+	struct sdp_credits c;
+
+	sdp_credits_init(&c, false, 5, 8);
+	KUNIT_EXPECT_EQ(test, SDP_CREDIT_OK, sdp_credits_take(&c, &msg));
+	sdp_credits_post(&c, 1);
+	KUNIT_EXPECT_FALSE(test, sdp_credits_gives(&c));
+	sdp_credits_post(&c, 1);
+	KUNIT_EXPECT_TRUE(test, sdp_credits_gives(&c));
+
+	sdp_credits_init(&c, false, 5, 8);
+	KUNIT_EXPECT_EQ(test, SDP_CREDIT_OK, sdp_credits_take(&c, &msg));
+	msg.mseq = 1;
+	KUNIT_EXPECT_EQ(test, SDP_CREDIT_OK, sdp_credits_take(&c, &msg));
+	sdp_credits_post(&c, 1);
+	KUNIT_EXPECT_TRUE(test, sdp_credits_gives(&c));
+}
+
 /* SDP-16, SDP-19, SDP-20, SDP-160: the numbers of messages, both ways */
 static void numbers(struct kunit *test)
 {
@@ -270,6 +298,26 @@ static void numbers(struct kunit *test)
 	msg = (struct sdp_msg){ .mseq = 3, .mseq_ack = 1, .bufs = 0 };
 	KUNIT_EXPECT_EQ(test, SDP_CREDIT_OK, sdp_credits_take(&c, &msg));
 	KUNIT_EXPECT_EQ(test, 0ULL, sdp_credits_left(&c));
+}
+
+/* SDP-17: there is no more to be posted than Bufs can say. */
+static void most_buffers(struct kunit *test)
+{
+	struct sdp_credits c;
+	struct sdp_msg msg = {};
+
+	sdp_credits_init(&c, false, 10, 8);
+	KUNIT_EXPECT_EQ(test, 65525U, sdp_credits_room(&c));
+	sdp_credits_post(&c, 65525);
+	KUNIT_EXPECT_EQ(test, 0U, sdp_credits_room(&c));
+	c.spare = 0;
+	sdp_credits_stamp(&c, &msg);
+	KUNIT_EXPECT_EQ(test, 65535, (int)msg.bufs);
+	/* nor is more said where more was posted */
+	sdp_credits_post(&c, 10);
+	KUNIT_EXPECT_EQ(test, 0U, sdp_credits_room(&c));
+	sdp_credits_stamp(&c, &msg);
+	KUNIT_EXPECT_EQ(test, 65535, (int)msg.bufs);
 }
 
 /* SDP-19: numbers wrap, totals do not. */
@@ -372,6 +420,7 @@ static void starved(struct kunit *test)
 	queue.octets = 0;
 	connect(&c, false);
 	KUNIT_EXPECT_FALSE(test, sdp_conn_starved(&c, &queue));
+	take_data(&c, 0, 0);
 	c.credits.sent = 3;
 	c.credits.limit = 3;
 	sdp_credits_post(&c.credits, 20);
@@ -381,6 +430,14 @@ static void starved(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 0, &out));
 	sdp_conn_probe(&c);
 	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
+
+	/* SDP-165: the peer has said nothing, so its Bufs is all that counts */
+	connect(&c, false);
+	c.credits.limit = 2;
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 5, &out));
+	KUNIT_EXPECT_EQ(test, 0U, out.msg.payload);
+	sdp_conn_probe(&c);
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 5, &out));
 }
 
 /* SDP-103, SDP-157: large data in pieces, small data together */
@@ -461,6 +518,54 @@ static void urgent(struct kunit *test)
 			(int)take_data(&c, 1, 3));
 	/* SDP-13: hints are none in Data */
 	KUNIT_EXPECT_EQ(test, 0, (int)take_data(&c, 0, 4));
+}
+
+/* SDP-142, and what a peer may do with the flags of section 9.5.3 */
+static void urgent_comes(struct kunit *test)
+{
+	const u64 none = ~0ULL;
+	struct sdp_urgent u = {};
+	const u8 a = 'a', b = 'b';
+
+	/* told, and there: one signal */
+	KUNIT_EXPECT_EQ(test, none, sdp_urgent_left(&u, 0));
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_pend(&u, 10, 0));
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_TOLD, (int)u.state);
+	KUNIT_EXPECT_EQ(test, none, sdp_urgent_left(&u, 0));
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_take(&u, 20, NULL, 0));
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_take(&u, 30, &a, 0));
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_THERE, (int)u.state);
+	KUNIT_EXPECT_EQ(test, 'a', (int)u.octet);
+	KUNIT_EXPECT_EQ(test, 29ULL, sdp_urgent_left(&u, 0));
+	KUNIT_EXPECT_EQ(test, 0ULL, sdp_urgent_left(&u, 29));
+	sdp_urgent_read(&u, 29);
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_THERE, (int)u.state);
+	KUNIT_EXPECT_EQ(test, none, sdp_urgent_left(&u, 30));
+	sdp_urgent_read(&u, 30);
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_NONE, (int)u.state);
+
+	/* the next one makes it an ordinary octet, before the mark ... */
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_take(&u, 40, &a, 30));
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_take(&u, 50, &b, 30));
+	KUNIT_EXPECT_EQ(test, 0ULL, u.gone);
+	KUNIT_EXPECT_EQ(test, 19ULL, sdp_urgent_left(&u, 30));
+	/* ... and none at the mark, taken or not; one after the other */
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_pend(&u, 50, 49));
+	KUNIT_EXPECT_EQ(test, 50ULL, u.gone);
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_take(&u, 51, &a, 49));
+	u.state = SDP_URGENT_READ;
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_take(&u, 52, &b, 49));
+	KUNIT_EXPECT_EQ(test, 51ULL, u.gone);
+	sdp_urgent_read(&u, 52);
+
+	/* told again and again: one signal, and no end is reached */
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_pend(&u, 100, 60));
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_pend(&u, 200, 60));
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_take(&u, 200 + SDP_OOB_AHEAD, NULL, 60));
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_TOLD, (int)u.state);
+	KUNIT_EXPECT_FALSE(test, sdp_urgent_take(&u, 201 + SDP_OOB_AHEAD, NULL, 60));
+	KUNIT_EXPECT_EQ(test, SDP_URGENT_NONE, (int)u.state);
+	KUNIT_EXPECT_TRUE(test, sdp_urgent_take(&u, 90000, &a, 60));
 }
 
 /* SDP-43 to SDP-47, SDP-55, SDP-107 to SDP-111, SDP-115: read in pieces */
@@ -557,6 +662,37 @@ static void advert_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0U, c.sink.owed);
 }
 
+/*
+ * SDP-136, SDP-202: back to Combined Mode; no SinkAvail of ours crosses it, so what
+ * is advertised stays, and from then on it is one at a time, with payload
+ */
+static void advert_of_before(struct kunit *test)
+{
+	struct sdp_conn c;
+	struct sdp_out out;
+	u32 stag;
+	u64 va;
+	int i;
+
+	connect(&c, false);
+	take_mode(&c, SDP_MODE_PIPELINED, false);
+	take_avail(&c, 100, 0);
+	take_avail(&c, 100, 0);
+	take_mode(&c, SDP_MODE_COMBINED, false);
+	for (i = 0; i < 2; i++) {
+		KUNIT_EXPECT_EQ(test, 100U,
+				sdp_sink_want(&c.sink, 100, &stag, &va));
+		KUNIT_EXPECT_EQ(test, 0x1003ULL, va);
+		sdp_sink_read(&c.sink, 100);
+		KUNIT_EXPECT_EQ(test, SDP_MID_RDMA_RD_COMPL, next(&c, 0, &out));
+	}
+	KUNIT_EXPECT_EQ(test, SDP_DO_ADVERT | SDP_DO_DELIVER,
+			(int)take_avail(&c, 100, 1));
+	KUNIT_EXPECT_EQ(test, SDP_FAULT_NONE, (int)c.fault);
+	take_avail(&c, 100, 1);
+	KUNIT_EXPECT_EQ(test, SDP_FAULT_ADVERTS, (int)c.fault);
+}
+
 /* SDP-143 to SDP-149, SDP-232: SrcAvailCancel */
 static void advert_cancelled(struct kunit *test)
 {
@@ -607,6 +743,19 @@ static void advert_cancelled(struct kunit *test)
 	take(&c, SDP_MID_SRC_AVAIL_CANCEL);
 	take_avail(&c, 100, 1);
 	KUNIT_EXPECT_EQ(test, SDP_FAULT_ADVERTS, (int)c.fault);
+
+	/* twice: what the first one has dropped is still answered, once */
+	connect(&c, false);
+	take_mode(&c, SDP_MODE_PIPELINED, false);
+	take_avail(&c, 100, 0);
+	take_avail(&c, 100, 0);
+	sdp_sink_want(&c.sink, 100, &stag, &va);
+	take(&c, SDP_MID_SRC_AVAIL_CANCEL);
+	take(&c, SDP_MID_SRC_AVAIL_CANCEL);
+	sdp_sink_read(&c.sink, 100);
+	KUNIT_EXPECT_EQ(test, SDP_MID_RDMA_RD_COMPL, next(&c, 0, &out));
+	KUNIT_EXPECT_EQ(test, SDP_MID_SEND_SM, next(&c, 0, &out));
+	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
 }
 
 /* SDP-104, SDP-182 to SDP-199: what the peer may do in which mode */
@@ -657,8 +806,17 @@ static void modes(struct kunit *test)
 		KUNIT_EXPECT_EQ_MSG(test, changes[i].good ? changes[i].to :
 							    changes[i].mode,
 				    c.sink.mode, "%s", changes[i].desc);
+		/* SDP-181 */
+		KUNIT_EXPECT_EQ(test, SDP_MODE_COMBINED, (int)c.source.mode);
 	}
 
+	/* SDP-182: our half is Combined, so no SinkAvail, whatever the peer's is */
+	for (i = SDP_MODE_BUFFERED; i <= SDP_MODE_PIPELINED; i++) {
+		connect(&c, false);
+		c.sink.mode = i;
+		take(&c, SDP_MID_SINK_AVAIL);
+		KUNIT_EXPECT_EQ(test, SDP_FAULT_MODE, (int)c.fault);
+	}
 	/* Buffered: no SrcAvail */
 	connect(&c, false);
 	take_mode(&c, SDP_MODE_BUFFERED, false);
@@ -940,9 +1098,73 @@ static void suspends(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, next(&c, 9, &out));
 	/* SDP-208: nor does the peer say anything */
 	connect(&c, true);
-	take(&c, SDP_MID_SUSP_COMM);
+	msg = from_peer(&c, SDP_MID_SUSP_COMM);
+	msg.port = 4711;
+	sdp_conn_take(&c, &msg, false);
 	take_data(&c, 0, 0);
 	KUNIT_EXPECT_EQ(test, SDP_FAULT_UNEXPECTED, (int)c.fault);
+	/* to no port nobody can connect */
+	connect(&c, true);
+	take(&c, SDP_MID_SUSP_COMM);
+	KUNIT_EXPECT_EQ(test, SDP_FAULT_MALFORMED, (int)c.fault);
+}
+
+static void move(struct sdp_conn *c)
+{
+	struct sdp_terms terms = { .bufs = 5, .max_adverts = 1,
+				   .rcv_size = 700, .ird = 1, .ord = 1 };
+	struct sdp_msg msg = from_peer(c, SDP_MID_SUSP_COMM);
+	struct sdp_out out;
+
+	msg.port = 4711;
+	sdp_conn_take(c, &msg, false);
+	while (next(c, 0, &out) != -1)
+		;
+	sdp_conn_resume(c, &offer, &terms);
+}
+
+/* SDP-212, SDP-235: numbers begin again, and what was said of the stream holds */
+static void resumes(struct kunit *test)
+{
+	struct sdp_conn c;
+	struct sdp_out out;
+
+	connect(&c, false);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 30, &out));
+	take_data(&c, 10, 0);
+	take_avail(&c, 100, 1);
+	sdp_sink_refuse(&c.sink);
+	sdp_conn_oob(&c, 9);
+	move(&c);
+	KUNIT_EXPECT_TRUE(test, c.connector);
+	KUNIT_EXPECT_EQ(test, SDP_OPEN, (int)c.state);
+	KUNIT_EXPECT_EQ(test, 30ULL, c.source.sent);
+	KUNIT_EXPECT_EQ(test, SDP_MODE_COMBINED, (int)c.sink.mode);
+	KUNIT_EXPECT_EQ(test, 0U, c.sink.owed + c.sink.count);
+	KUNIT_EXPECT_EQ(test, 700U, c.resize.peer);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 9, &out));
+	KUNIT_EXPECT_EQ(test, 0U, out.msg.mseq + out.msg.mseq_ack);
+	/* the ninth octet is still to go out of band */
+	KUNIT_EXPECT_TRUE(test, out.msg.flags & SDP_FLAG_OOB_PRES);
+	KUNIT_EXPECT_EQ(test, SDP_DO_DELIVER, (int)take_data(&c, 10, 0));
+
+	/* what waits goes first, and then the DisConn that is due */
+	connect(&c, false);
+	sdp_conn_input(&c, SDP_IN_CLOSE);
+	c.credits.limit = c.credits.sent + 1;
+	move(&c);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 9, &out));
+	KUNIT_EXPECT_EQ(test, SDP_MID_DISCONN, next(&c, 0, &out));
+
+	/* the peer has had ours, though this carrier has not: nothing crosses */
+	connect(&c, false);
+	sdp_conn_input(&c, SDP_IN_CLOSE);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DISCONN, next(&c, 0, &out));
+	move(&c);
+	KUNIT_EXPECT_EQ(test, SDP_HALF, (int)c.state);
+	KUNIT_EXPECT_EQ(test, SDP_DO_DELIVER, (int)take_data(&c, 10, 0));
+	take(&c, SDP_MID_DISCONN);
+	KUNIT_EXPECT_EQ(test, SDP_WAIT, (int)c.state);
 }
 
 /* Answers to what was not said, and what else ends a connection */
@@ -1001,14 +1223,18 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(hello),
 	KUNIT_CASE(hello_made),
 	KUNIT_CASE(credits),
+	KUNIT_CASE(credit_of_message_0),
 	KUNIT_CASE(numbers),
+	KUNIT_CASE(most_buffers),
 	KUNIT_CASE(numbers_wrap),
 	KUNIT_CASE(updates),
 	KUNIT_CASE(starved),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(urgent),
+	KUNIT_CASE(urgent_comes),
 	KUNIT_CASE(advert_read),
 	KUNIT_CASE(advert_refused),
+	KUNIT_CASE(advert_of_before),
 	KUNIT_CASE(advert_cancelled),
 	KUNIT_CASE(modes),
 	KUNIT_CASE(resizes),
@@ -1016,6 +1242,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(close_rules),
 	KUNIT_CASE(closes),
 	KUNIT_CASE(suspends),
+	KUNIT_CASE(resumes),
 	KUNIT_CASE(faults),
 	{}
 };

@@ -69,12 +69,54 @@ static void denied(struct kunit *test)
 	/* PM-27 */
 	want.time = 0;
 	KUNIT_EXPECT_MEMEQ(test, &want, &reply, sizeof(want));
+	/* PM-27, PM-15: nor is it looked at there, and nor is ApPort */
+	reply.time = 77;
+	reply.ap_port = 0;
 	KUNIT_EXPECT_EQ(test, SDP_QUERY_DENIED, sdp_query_take(&q, &reply));
 	KUNIT_EXPECT_EQ(test, SDP_QUERY_TCP, (int)q.state);
 	reply.type = SDP_PM_ACCEPT;
 	KUNIT_EXPECT_EQ(test, SDP_QUERY_NOTHING, sdp_query_take(&q, &reply));
 	sdp_query_ask(&q, &service, 50, 2, 1000);
 	KUNIT_EXPECT_EQ(test, SDP_QUERY_DENIED, sdp_query_unreachable(&q));
+}
+
+/*
+ * PM-35, PM-36, PM-48, PM-50, PM-52 to PM-55: nothing is kept, so what is answered
+ * follows from the request and the service alone, whatever came before
+ */
+static void nothing_kept(struct kunit *test)
+{
+	struct sdp_pm_msg first, reply, other = service, ack;
+	int i;
+
+	KUNIT_ASSERT_TRUE(test, sdp_pm_answer(&service, &mapped, &first));
+	for (i = 0; i < 100; i++) {
+		/* another transaction of the same four, and its end */
+		other.handle++;
+		KUNIT_ASSERT_TRUE(test, sdp_pm_answer(&other, &mapped, &reply));
+		KUNIT_EXPECT_EQ(test, other.handle, reply.handle);
+		KUNIT_EXPECT_EQ(test, 7000, (int)reply.ap_port);
+		ack = reply;
+		ack.type = SDP_PM_ACK;
+		KUNIT_EXPECT_FALSE(test, sdp_pm_answer(&ack, &mapped, &reply));
+		/* the service goes, and comes back */
+		KUNIT_ASSERT_TRUE(test, sdp_pm_answer(&service, NULL, &reply));
+		KUNIT_EXPECT_EQ(test, SDP_PM_DENY, (int)reply.type);
+		KUNIT_ASSERT_TRUE(test, sdp_pm_answer(&service, &mapped, &reply));
+		KUNIT_EXPECT_MEMEQ(test, &first, &reply, sizeof(first));
+	}
+}
+
+/* PM-21, PM-27: whatever is left in what is asked with */
+static void request(struct kunit *test)
+{
+	struct sdp_pm_msg asked = service;
+	struct sdp_query q;
+
+	asked.type = SDP_PM_DENY;
+	asked.time = 77;
+	sdp_query_ask(&q, &asked, 50, 2, 1000);
+	KUNIT_EXPECT_MEMEQ(test, &service, &q.request, sizeof(service));
 }
 
 /* PM-22, PM-37, PM-46: answers to others */
@@ -247,6 +289,8 @@ static void flood(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE(accepted),
 	KUNIT_CASE(denied),
+	KUNIT_CASE(nothing_kept),
+	KUNIT_CASE(request),
 	KUNIT_CASE(foreign),
 	KUNIT_CASE(silence),
 	KUNIT_CASE(cache),

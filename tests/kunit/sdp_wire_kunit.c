@@ -71,18 +71,18 @@ static const struct vector vectors[] = {
 	  { 0, 0, 0, 0x09, 0, 0, 0, 16 }, { 0x09, 0, 0, 0, 0, 0, 0, 16 } },
 	{ "SDP-59 SinkCancelAck", { .mid = 0x0a }, 16,
 	  { 0, 0, 0, 0x0a, 0, 0, 0, 16 }, { 0x0a, 0, 0, 0, 0, 0, 0, 16 } },
-	{ "ChRcvBuf", { .mid = 0x0b, .size = 0x10000 }, 20,
+	{ "SDP-61 ChRcvBuf", { .mid = 0x0b, .size = 0x10000 }, 20,
 	  { 0, 0, 0, 0x0b, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0 },
 	  { 0x0b, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0 } },
-	{ "ChRcvBufAck", { .mid = 0x0c, .size = 37 }, 20,
+	{ "SDP-62 ChRcvBufAck", { .mid = 0x0c, .size = 37 }, 20,
 	  { 0, 0, 0, 0x0c, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 37 },
 	  { 0x0c, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 37 } },
-	{ "SuspComm", { .mid = 0x0d, .port = 0x1a2b }, 24,
+	{ "SDP-63 SuspComm", { .mid = 0x0d, .port = 0x1a2b }, 24,
 	  { 0, 0, 0, 0x0d, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 	    0x1a, 0x2b, 0, 1 },
 	  { 0x0d, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 	    0, 1, 0x1a, 0x2b } },
-	{ "SuspCommAck", { .mid = 0x0e }, 16,
+	{ "SDP-64 SuspCommAck", { .mid = 0x0e }, 16,
 	  { 0, 0, 0, 0x0e, 0, 0, 0, 16 }, { 0x0e, 0, 0, 0, 0, 0, 0, 16 } },
 	{ "SDP-48 SinkAvail with data",
 	  { .mid = 0xfd, .payload = 100,
@@ -209,6 +209,15 @@ static void fields(struct kunit *test)
 		  SDP_BAD_SIZE },
 		{ "SDP-49 SinkAH.Len 2^31",
 		  { 0, 0, 0, 0xfd, 0, 0, 0, 36, [16] = 0x80 }, 36, SDP_OK },
+		{ "SDP-49 SinkAH.Len 0",
+		  { 0, 0, 0, 0xfd, 0, 0, 0, 36 }, 36, SDP_BAD_SIZE },
+		{ "SDP-49 SinkAH.Len 2^31 + 1",
+		  { 0, 0, 0, 0xfd, 0, 0, 0, 36, [16] = 0x80, [19] = 1 }, 36,
+		  SDP_BAD_SIZE },
+		{ "SDP-31 Rsvd of a Hello",
+		  { 0, 3, 0, 0x00, 0, 0, 0, 32, [18] = 0xff }, 32, SDP_OK },
+		{ "SDP-31 Rsvd of a HelloAck",
+		  { 0, 3, 0, 0x01, 0, 0, 0, 28, [18] = 0xff }, 28, SDP_OK },
 		{ "SDP-57 reserved bits of MCH",
 		  { 0, 0, 0, 0x07, 0, 0, 0, 20, [16] = 0xff, [17] = 0xff,
 		    [18] = 0xff, [19] = 0xf1 }, 20, SDP_OK },
@@ -216,10 +225,10 @@ static void fields(struct kunit *test)
 		  { 0, 0, 0, 0x07, 0, 0, 0, 20, [19] = 6 }, 20, SDP_BAD_MODE },
 		{ "SDP-57 mode 7",
 		  { 0, 0, 0, 0x07, 0, 0, 0, 20, [19] = 14 }, 20, SDP_BAD_MODE },
-		{ "SuspComm, Constant1",
+		{ "SDP-63 SuspComm, Constant1",
 		  { 0, 0, 0, 0x0d, 0, 0, 0, 24, [19] = 1, [23] = 1 }, 24,
 		  SDP_BAD_CONSTANT },
-		{ "SuspComm, Constant2",
+		{ "SDP-63 SuspComm, Constant2",
 		  { 0, 0, 0, 0x0d, 0, 0, 0, 24, [23] = 2 }, 24,
 		  SDP_BAD_CONSTANT },
 		{ "Len of 2^32 - 1",
@@ -263,7 +272,7 @@ static void layouts(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, sdp_hello_layout(buf, &layout));
 }
 
-/* PM-21, PM-25, PM-26: an exchange, octet by octet */
+/* PM-01, PM-07, PM-21, PM-25, PM-26: an exchange, octet by octet */
 static void port_mapper(struct kunit *test)
 {
 	static const u8 accept[SDP_PM_LEN] = {
@@ -298,7 +307,24 @@ static void port_mapper(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 6, (int)msg.version);
 	KUNIT_EXPECT_EQ(test, -EPROTO, sdp_pm_decode(in, SDP_PM_LEN - 1, &msg));
 
-	/* PM-21: version 0, four types, IPv4 and IPv6 */
+	/* PM-05: junk behind an IPv4 address is not looked at, and not said */
+	memcpy(in, accept, sizeof(accept));
+	memset(in + 20, 0xaa, 12);
+	memset(in + 36, 0xaa, 12);
+	KUNIT_EXPECT_EQ(test, 0, sdp_pm_decode(in, sizeof(in), &msg));
+	sdp_pm_encode(&msg, out);
+	KUNIT_EXPECT_MEMEQ(test, accept, out, sizeof(out));
+	msg.cp_addr[4] = 1;
+	msg.ap_addr[15] = 1;
+	sdp_pm_encode(&msg, out);
+	KUNIT_EXPECT_MEMEQ(test, accept, out, sizeof(out));
+	/* PM-06: of an IPv6 address there is no such thing */
+	in[0] = 0x16;
+	KUNIT_EXPECT_EQ(test, 0, sdp_pm_decode(in, sizeof(in), &msg));
+	sdp_pm_encode(&msg, out);
+	KUNIT_EXPECT_MEMEQ(test, in, out, sizeof(out));
+
+	/* PM-02 to PM-04, PM-21: version 0, four types, IPv4 and IPv6 */
 	for (kind = 0; kind < 256; kind++) {
 		bool good = kind < 0x40 && ((kind & 15) == 4 || (kind & 15) == 6);
 

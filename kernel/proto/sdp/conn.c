@@ -18,6 +18,20 @@ void sdp_conn_init(struct sdp_conn *c, bool connector,
 		      (__u8)own->max_adverts : SDP_ADVERTS);
 }
 
+void sdp_conn_resume(struct sdp_conn *c, const struct sdp_offer *own,
+		     const struct sdp_terms *terms)
+{
+	struct sdp_source source = c->source;
+	__u8 state = c->state;
+
+	sdp_conn_init(c, true, own, terms);
+	c->state = state;
+	c->disconn_seen = state == SDP_HALF;
+	c->source = source;
+	c->source.mode = SDP_MODE_COMBINED;
+	c->source.payloads = 0;
+}
+
 bool sdp_conn_sends(const struct sdp_conn *c)
 {
 	return c->state == SDP_OPEN || c->state == SDP_PEER_HALF;
@@ -147,7 +161,8 @@ static enum sdp_fault take_disconn(struct sdp_conn *c, __u32 *actions)
 	 * Where it cannot be told, both may close TCP, which does no harm; that
 	 * neither does would cost the time of grace.
 	 */
-	if (c->state == SDP_HALF && c->connector && c->credits.acked <= c->disconn)
+	if (c->state == SDP_HALF && c->connector && !c->disconn_seen &&
+	    c->credits.acked <= c->disconn)
 		input = SDP_IN_DISCONN_CROSSED;
 	*actions |= sdp_conn_input(c, input);
 	return c->state == before ? SDP_FAULT_UNEXPECTED : SDP_FAULT_NONE;
@@ -167,6 +182,8 @@ static enum sdp_fault take_suspend(struct sdp_conn *c, const struct sdp_msg *msg
 {
 	if (c->suspend_due || c->state > SDP_PEER_CLOSING)
 		return SDP_FAULT_UNEXPECTED;
+	if (!msg->port)
+		return SDP_FAULT_MALFORMED;
 	c->suspend_due = true;
 	c->suspend_port = msg->port;
 	sdp_sink_stop(&c->sink);
@@ -366,7 +383,9 @@ static bool still_sends(const struct sdp_conn *c)
 static bool wants(const struct sdp_conn *c, const struct sdp_queue *queue,
 		  bool sends, __u32 payload)
 {
-	if (c->abort_due || c->suspend_due)
+	if (c->state == SDP_ABORTING)
+		return c->abort_due;
+	if (c->suspend_due)
 		return true;
 	if (payload || (sends && may_tell(&c->source)))
 		return true;

@@ -19,10 +19,8 @@
 #include "resize.h"
 #include "setup.h"
 #include "sink.h"
+#include "urgent.h"
 #include "wire.h"
-
-/* Octets between OOB_PEND and the octet that it tells of, section 9.5.3 */
-#define SDP_OOB_AHEAD	65535
 
 /* The sending half-connection.  Positions are in octets of the stream. */
 struct sdp_source {
@@ -62,6 +60,7 @@ struct sdp_conn {
 	__u8 state;		/* enum sdp_state */
 	__u8 fault;		/* enum sdp_fault, of the abort */
 	__u64 disconn;		/* its number, from SDP_HALF and SDP_LAST on */
+	bool disconn_seen;	/* it went by the carrier before this one */
 	bool abort_due;		/* AbortConn */
 	bool suspend_due;	/* SuspCommAck, when no Read runs any more */
 	bool suspended;		/* and nothing more is said here */
@@ -101,6 +100,16 @@ struct sdp_out {
  */
 void sdp_conn_init(struct sdp_conn *c, bool connector,
 		   const struct sdp_offer *own, const struct sdp_terms *terms);
+
+/*
+ * sdp_conn_resume - the same over another carrier, behind SDP_DO_SUSPEND
+ *
+ * Whoever connects anew is the connecting peer from then on.  Credits, sizes, modes
+ * and advertisements are those of any connection that begins; what is closed stays
+ * closed, and the stream goes on where it was.  Section 13.1.1 (4) to (8).
+ */
+void sdp_conn_resume(struct sdp_conn *c, const struct sdp_offer *own,
+		     const struct sdp_terms *terms);
 
 /*
  * sdp_conn_take - a message came in

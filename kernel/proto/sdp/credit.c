@@ -23,6 +23,7 @@ void sdp_credits_init(struct sdp_credits *c, bool connector, __u32 posted,
 		.extra = connector ? 1 : 0,
 		.limit = connector ? peer_bufs : peer_bufs - 1U,
 	};
+	c->reach = c->told - c->received;
 }
 
 __u64 sdp_credits_left(const struct sdp_credits *c)
@@ -39,14 +40,24 @@ static __u64 tellable(const struct sdp_credits *c)
 	return own < most ? own : most;
 }
 
+/* Messages that the peer may send once it is told, by its own reckoning */
+static __u64 reach(const struct sdp_credits *c)
+{
+	__u64 numbered = c->received - c->extra;
+
+	/* Up to message 1 it does not know that one was received. */
+	return tellable(c) - (numbered > 1 ? c->extra : c->received);
+}
+
 bool sdp_credits_gives(const struct sdp_credits *c)
 {
-	return tellable(c) > c->told;
+	return tellable(c) > c->told && reach(c) > c->reach;
 }
 
 bool sdp_credits_unclear(const struct sdp_credits *c)
 {
-	return !c->clear && c->sent;
+	/* without a message of the peer's there is no MSeqAck that may mean either */
+	return !c->clear && c->sent && c->received > c->extra;
 }
 
 bool sdp_credits_allow(const struct sdp_credits *c, bool payload)
@@ -100,7 +111,9 @@ void sdp_credits_stamp(struct sdp_credits *c, struct sdp_msg *msg)
 {
 	__u64 numbered = c->received - c->extra;
 
-	if (sdp_credits_gives(c))
+	if (reach(c) > c->reach)
+		c->reach = reach(c);
+	if (tellable(c) > c->told)
 		c->told = tellable(c);
 	msg->bufs = c->told > c->received ? (__u16)(c->told - c->received) : 0;
 	msg->mseq = (__u32)c->sent;

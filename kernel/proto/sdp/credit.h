@@ -29,7 +29,8 @@ struct sdp_credits {
 	/* the peer's messages */
 	__u64 received;
 	__u64 posted;		/* our buffers */
-	__u64 told;		/* the peer knows of so many of them */
+	__u64 told;		/* the peer has been told of so many of them */
+	__u64 reach;		/* so many messages it may send, as it reckons */
 	__u64 spare;		/* so many it is not told of */
 	__u8 extra;		/* messages in @received that have no MSeq */
 	bool held;		/* MSeqAck stays at @hold */
@@ -70,7 +71,7 @@ bool sdp_credits_allow(const struct sdp_credits *c, bool payload);
 
 /*
  * The peer may have one buffer more than we reckon: it has taken in message 0, and
- * its MSeqAck cannot say so before message 1 has come, too.
+ * the MSeqAck that it has said cannot tell, before message 1 has come, too.
  */
 bool sdp_credits_unclear(const struct sdp_credits *c);
 

@@ -22,6 +22,13 @@ struct pm_wire {
 
 static_assert(sizeof(struct pm_wire) == SDP_PM_LEN, "section 7.3, 48 octets");
 
+/* Of IPv4's 16 octets twelve are zero, and whatever comes there is not looked at. */
+static void copy_addr(__u8 *to, const __u8 *from, __u8 version)
+{
+	memset(to, 0, 16);
+	memcpy(to, from, version == 4 ? 4 : 16);
+}
+
 void sdp_pm_encode(const struct sdp_pm_msg *msg, __u8 *buf)
 {
 	struct pm_wire w = {
@@ -32,8 +39,8 @@ void sdp_pm_encode(const struct sdp_pm_msg *msg, __u8 *buf)
 		.handle = cpu_to_be64(msg->handle),
 	};
 
-	memcpy(w.cp_addr, msg->cp_addr, sizeof(w.cp_addr));
-	memcpy(w.ap_addr, msg->ap_addr, sizeof(w.ap_addr));
+	copy_addr(w.cp_addr, msg->cp_addr, msg->version);
+	copy_addr(w.ap_addr, msg->ap_addr, msg->version);
 	memcpy(buf, &w, sizeof(w));
 }
 
@@ -50,8 +57,8 @@ int sdp_pm_decode(const __u8 *buf, __u32 len, struct sdp_pm_msg *msg)
 	msg->ap_port = be16_to_cpu(w.ap_port);
 	msg->cp_port = be16_to_cpu(w.cp_port);
 	msg->handle = be64_to_cpu(w.handle);
-	memcpy(msg->cp_addr, w.cp_addr, sizeof(w.cp_addr));
-	memcpy(msg->ap_addr, w.ap_addr, sizeof(w.ap_addr));
+	copy_addr(msg->cp_addr, w.cp_addr, msg->version);
+	copy_addr(msg->ap_addr, w.ap_addr, msg->version);
 	if (w.kind >> 6 || (msg->version != 4 && msg->version != 6))
 		return -EPROTO;
 	return 0;

@@ -65,7 +65,8 @@ bool sdp_sink_cancel(struct sdp_sink *s)
 {
 	struct sdp_advert *oldest = &s->adverts[0];
 
-	if (!s->count)
+	/* a second one has nothing to add */
+	if (!s->count || s->cancelling)
 		return false;
 	s->cancelling = true;
 	s->refused = false;

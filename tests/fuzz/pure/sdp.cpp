@@ -67,7 +67,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         uint8_t again[SDP_PM_LEN];
         sdp_pm_encode(&pm, again);
         CHECK(std::memcmp(again, datagram.get(), 2) == 0);
-        CHECK(std::memcmp(again + 4, datagram.get() + 4, SDP_PM_LEN - 4) == 0);
+        CHECK(std::memcmp(again + 4, datagram.get() + 4, 16) == 0);
+        /* all of the addresses that counts, and zeros for what does not */
+        size_t counts = pm.version == 4 ? 4 : 16;
+        for (size_t at : {16, 32}) {
+            CHECK(std::memcmp(again + at, datagram.get() + at, counts) == 0);
+            for (size_t i = counts; i < 16; i++)
+                CHECK(again[at + i] == 0);
+        }
         CHECK(sdp_pm_time_ms(pm.time) >= (pm.time == 0 ? 0U : 250U));
     }
     return 0;

@@ -56,7 +56,8 @@ class End {
         sdp_out out;
         uint64_t left = sdp_credits_left(&c.credits);
         bool gives = sdp_credits_gives(&c.credits);
-        bool clear = c.credits.clear || c.credits.sent == 0;
+        bool clear =
+            c.credits.clear || c.credits.sent == 0 || c.credits.received == c.credits.extra;
         bool held = c.credits.held && sdp_sink_busy(&c.sink);
         if (!sdp_conn_next(&c, &queue, &out))
             return false;
