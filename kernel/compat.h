@@ -42,10 +42,81 @@ swp_hrtimer_setup_soft(struct hrtimer *t,
 
 /* struct sockaddr_unsized took the place of struct sockaddr in 6.19. */
 #ifdef SWP_HAVE_SOCKADDR_UNSIZED
-#define swp_sockaddr_arg(p) ((struct sockaddr_unsized *)(p))
+#define swp_sockaddr sockaddr_unsized
 #else
-#define swp_sockaddr_arg(p) ((struct sockaddr *)(p))
+#define swp_sockaddr sockaddr
 #endif
+#define swp_sockaddr_arg(p) ((struct swp_sockaddr *)(p))
+
+/* Memory of protocols has had a header of its own since 6.10. */
+#ifdef SWP_HAVE_PROTO_MEMORY
+#include <net/proto_memory.h>
+#endif
+
+/* Before 6.5, sendfile() came by a call of its own. */
+static inline void swp_no_sendpage(struct proto_ops *ops)
+{
+#ifndef SWP_HAVE_SPLICE_PAGES
+	ops->sendpage = sock_no_sendpage;
+	ops->sendpage_locked = NULL;
+#endif
+}
+
+/* Since 6.6 tables come with their size, and not with an empty one at their end. */
+static inline struct ctl_table_header *
+swp_register_net_sysctl(struct net *net, const char *path,
+			struct ctl_table *table, size_t count)
+{
+#ifdef SWP_HAVE_NET_SYSCTL_SZ
+	return register_net_sysctl_sz(net, path, table, count);
+#else
+	return register_net_sysctl(net, path, table);
+#endif
+}
+
+/* Accepting has had one structure of arguments since 6.10. */
+#ifdef SWP_HAVE_ACCEPT_ARG
+#define SWP_OP_ACCEPT(op, fn)						\
+	static int op(struct socket *sock, struct socket *newsock,	\
+		      struct proto_accept_arg *arg)			\
+	{								\
+		return fn(sock, newsock, arg->flags);			\
+	}
+#else
+#define SWP_OP_ACCEPT(op, fn)						\
+	static int op(struct socket *sock, struct socket *newsock,	\
+		      int flags, bool kern)				\
+	{								\
+		return fn(sock, newsock, flags);			\
+	}
+#endif
+
+static inline int swp_ops_accept(const struct proto_ops *ops,
+				 struct socket *sock, struct socket *newsock,
+				 int flags)
+{
+#ifdef SWP_HAVE_ACCEPT_ARG
+	struct proto_accept_arg arg = { .flags = flags };
+
+	return ops->accept(sock, newsock, &arg);
+#else
+	return ops->accept(sock, newsock, flags, false);
+#endif
+}
+
+/* The next connection of a TCP listener, or NULL if there is none now */
+static inline struct sock *swp_prot_accept(struct sock *sk)
+{
+#ifdef SWP_HAVE_ACCEPT_ARG
+	struct proto_accept_arg arg = { .flags = O_NONBLOCK, .kern = true };
+
+	return sk->sk_prot->accept(sk, &arg);
+#else
+	int err;
+
+	return sk->sk_prot->accept(sk, O_NONBLOCK, &err, true);
+#endif
+}
 
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -77,6 +148,18 @@ static inline void swp_mark_named_by_user(struct ib_device *dev)
 {
 #ifdef SWP_HAVE_MARK_NAMED
 	ib_mark_name_assigned_by_user(dev);
+#endif
+}
+
+/* What lets a socket have addresses that are not this machine's */
+static inline void swp_inet_inherit(struct sock *to, const struct sock *from)
+{
+#ifdef inet_assign_bit
+	inet_assign_bit(FREEBIND, to, inet_test_bit(FREEBIND, from));
+	inet_assign_bit(TRANSPARENT, to, inet_test_bit(TRANSPARENT, from));
+#else
+	inet_sk(to)->freebind = inet_sk(from)->freebind;
+	inet_sk(to)->transparent = inet_sk(from)->transparent;
 #endif
 }
 

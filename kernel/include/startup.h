@@ -25,6 +25,8 @@
 #define SWP_STARTUP_H
 
 #include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/uidgid.h>
 #include <rdma/ib_verbs.h>
 
 struct swp_startup;
@@ -104,6 +106,7 @@ struct swp_startup_caps {
 	u16 private_data;		/* octets that a Request of it may carry */
 	u16 ird, ord;			/* most reads, inbound and outbound */
 	bool extensions;		/* RFC 7306, if the peer has it */
+	const struct net_device *netdev;	/* below it; to compare with */
 };
 
 /*
@@ -115,7 +118,7 @@ struct swp_startup_caps {
  *         s = api->start(&param);
  *     symbol_put(swp_startup_api);
  */
-#define SWP_STARTUP_VERSION	1
+#define SWP_STARTUP_VERSION	2
 
 struct swp_startup_api {
 	u32 version;			/* SWP_STARTUP_VERSION */
@@ -153,6 +156,15 @@ struct swp_startup_api {
 	 * when it is removed.
 	 */
 	void (*put)(struct swp_startup *s);
+
+	/*
+	 * owned_by - a QP that was made on behalf of a user counts as that user's,
+	 * with the limits for users of the device, as long as it is there
+	 * Once for each QP; process context.  Returns 0, -ENOMEM at a limit, and
+	 * then the QP is to be destroyed, -EINVAL for a QP that is a user's already
+	 * or not softwarp's.
+	 */
+	int (*owned_by)(struct ib_qp *qp, kuid_t uid);
 };
 
 extern const struct swp_startup_api swp_startup_api;

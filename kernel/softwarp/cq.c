@@ -172,8 +172,16 @@ void swp_cq_notify(struct swp_cq *cq, int bits)
 {
 	struct ib_event ev;
 
-	if ((bits & SWP_CQ_NOTIFY) && cq->base.comp_handler)
+	if ((bits & SWP_CQ_NOTIFY) && cq->base.comp_handler) {
+		/* a softirq that it raises runs here, not in ksoftirqd */
+		bool process = !cq->ring.entry && !irqs_disabled();
+
+		if (process)
+			local_bh_disable();
 		cq->base.comp_handler(&cq->base, cq->base.cq_context);
+		if (process)
+			local_bh_enable();
+	}
 	if (bits & SWP_CQ_OVERFLOW) {
 		swp_stat_inc(to_swp_dev(cq->base.device), CQ_OVERFLOW);
 		if (cq->base.event_handler) {

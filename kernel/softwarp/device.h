@@ -139,6 +139,13 @@ static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
  */
 int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 	      struct swp_owner **owner);
+/*
+ * swp_count_for - one that a consumer in the kernel has made is a user's from now on
+ * @owner: of none yet
+ * Returns 0, or -ENOMEM at a limit of that user's.  Process context.
+ */
+int swp_count_for(struct swp_device *dev, enum swp_limit what, kuid_t uid,
+		  struct swp_owner **owner);
 void swp_uncount(struct swp_device *dev, enum swp_limit what,
 		 struct swp_owner *owner);
 void swp_limits_init(struct swp_device *dev);

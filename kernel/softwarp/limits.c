@@ -31,16 +31,17 @@ static uint limit_of(enum swp_limit what)
 	}
 }
 
+/* The current user */
 static bool is_ordinary(void)
 {
 	return !uid_eq(current_uid(), GLOBAL_ROOT_UID) &&
 	       !ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN);
 }
 
-/* limit_mutex held.  The record of the current user, made if need be, or NULL. */
-static struct swp_owner *owner_of(struct swp_device *dev)
+/* limit_mutex held.  The record of a user, made if need be, or NULL. */
+static struct swp_owner *owner_of(struct swp_device *dev, kuid_t kuid)
 {
-	u32 uid = from_kuid(&init_user_ns, current_uid());
+	u32 uid = from_kuid(&init_user_ns, kuid);
 	struct swp_owner *o = xa_load(&dev->owners, uid);
 
 	if (o)
@@ -69,18 +70,32 @@ static uint percent(uint limit, uint share)
 	return div_u64((u64)limit * min(share, 100U), 100);
 }
 
-static bool within(struct swp_device *dev, enum swp_limit what,
-		   const struct swp_owner *o)
+/* One more of an ordinary user's? */
+static bool within_share(struct swp_device *dev, enum swp_limit what,
+			 const struct swp_owner *o)
 {
 	uint limit = limit_of(what);
 	uint share = percent(limit, READ_ONCE(swp_params.user_share));
 	uint kept = percent(limit, READ_ONCE(swp_params.reserved_share));
 
-	if (dev->num[what] >= limit)
-		return false;
 	/* one object of each kind, however small the share */
-	return !o || (o->num[what] < max(share, 1U) &&
-		      dev->ordinary[what] < max(limit - kept, 1U));
+	return o->num[what] < max(share, 1U) &&
+	       dev->ordinary[what] < max(limit - kept, 1U);
+}
+
+static bool within(struct swp_device *dev, enum swp_limit what,
+		   const struct swp_owner *o)
+{
+	return dev->num[what] < limit_of(what) &&
+	       (!o || within_share(dev, what, o));
+}
+
+static void add_to(struct swp_device *dev, enum swp_limit what,
+		   struct swp_owner *o)
+{
+	dev->ordinary[what]++;
+	o->num[what]++;
+	o->total++;
 }
 
 int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
@@ -94,7 +109,7 @@ int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 	noio = memalloc_noio_save();
 	mutex_lock(&dev->limit_mutex);
 	if (user && is_ordinary()) {
-		o = owner_of(dev);
+		o = owner_of(dev, current_uid());
 		if (!o)
 			goto out;
 	}
@@ -103,14 +118,36 @@ int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 		goto out;
 	}
 	dev->num[what]++;
-	if (o) {
-		dev->ordinary[what]++;
-		o->num[what]++;
-		o->total++;
-	}
+	if (o)
+		add_to(dev, what, o);
 	*owner = o;
 	ret = 0;
 out:
+	drop_unused(dev, o);
+	mutex_unlock(&dev->limit_mutex);
+	memalloc_noio_restore(noio);
+	return ret;
+}
+
+int swp_count_for(struct swp_device *dev, enum swp_limit what, kuid_t uid,
+		  struct swp_owner **owner)
+{
+	struct swp_owner *o;
+	unsigned int noio;
+	int ret = -ENOMEM;
+
+	if (uid_eq(uid, GLOBAL_ROOT_UID))
+		return 0;
+	noio = memalloc_noio_save();
+	mutex_lock(&dev->limit_mutex);
+	o = *owner ? NULL : owner_of(dev, uid);
+	if (o && within_share(dev, what, o)) {
+		add_to(dev, what, o);
+		*owner = o;
+		ret = 0;
+	} else {
+		swp_stat_inc(dev, LIMIT_HIT);
+	}
 	drop_unused(dev, o);
 	mutex_unlock(&dev->limit_mutex);
 	memalloc_noio_restore(noio);

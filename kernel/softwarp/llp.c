@@ -471,6 +471,33 @@ bool swp_llp_is_locked(const struct swp_llp *llp)
 	return sock_owned_by_user_nocheck(llp->sk);
 }
 
+bool swp_llp_trylock(struct swp_llp *llp)
+{
+	struct sock *sk = llp->sk;
+
+	if (irqs_disabled() || in_hardirq())
+		return false;
+	local_bh_disable();
+	/* this processor may have it: a completion handler that posts */
+	if (!spin_trylock(&sk->sk_lock.slock)) {
+		local_bh_enable();
+		return false;
+	}
+	/* the balance that sparse checks ends where a lock leaves its function */
+	__release(&sk->sk_lock.slock);
+	if (!sock_owned_by_user_nocheck(sk))
+		return true;
+	swp_llp_unlock(llp);
+	return false;
+}
+
+void swp_llp_unlock(struct swp_llp *llp)
+{
+	__acquire(&llp->sk->sk_lock.slock);
+	spin_unlock(&llp->sk->sk_lock.slock);
+	local_bh_enable();
+}
+
 /* Addresses ---------------------------------------------------------------- */
 
 static int swp_addr_len(const struct sockaddr_storage *a)

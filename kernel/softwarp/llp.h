@@ -152,6 +152,13 @@ u32 swp_llp_moved(const struct swp_llp *llp);
 u32 swp_llp_out_of_order(const struct swp_llp *llp);
 /* By a process, as opposed to softirq? */
 bool swp_llp_is_locked(const struct swp_llp *llp);
+/*
+ * The socket's spinlock as softirq has it, in any context: false if somebody has
+ * it or the socket, or where hard interrupts are off.  No callback of the caller's
+ * may be waited for meanwhile: the caller may hold locks of its own.
+ */
+bool swp_llp_trylock(struct swp_llp *llp);
+void swp_llp_unlock(struct swp_llp *llp);
 
 /*
  * MPA start-up: small frames, no waiting.  All of these are for process context

@@ -857,6 +857,46 @@ void swp_qp_doorbell(struct swp_qp *qp)
 	run_tx(qp, SWP_RUN_DOORBELL);
 }
 
+/* More than that is worth another processor, and not the time of the poster. */
+#define SWP_POST_DIRECT	(20 * 1024)
+
+/* The engine as from softirq; false: somebody else has to. */
+static bool run_here(struct swp_qp *qp)
+{
+	struct swp_llp *llp = swp_qp_llp(qp);
+	bool done = false;
+
+	if (!llp)
+		return false;
+	if (swp_llp_trylock(llp)) {
+		/* a queue in the error state is flushed by the worker */
+		if (llp->owner == qp && qp->state != SWP_QP_ERROR) {
+			swp_tx_run(qp);
+			done = qp->state != SWP_QP_ERROR;
+		}
+		swp_llp_unlock(llp);
+	}
+	swp_llp_put(llp);
+	return done;
+}
+
+/*
+ * A completion handler must not be called from within a post (core_locking.rst):
+ * a consumer may hold the lock that it takes there.  Those of the core's own
+ * queues only start what polls them.
+ */
+static bool has_core_cqs(const struct swp_qp *qp)
+{
+	return qp->scq->base.poll_ctx != IB_POLL_DIRECT &&
+	       qp->rcq->base.poll_ctx != IB_POLL_DIRECT;
+}
+
+void swp_qp_posted(struct swp_qp *qp, u64 octets)
+{
+	if (octets > SWP_POST_DIRECT || !has_core_cqs(qp) || !run_here(qp))
+		swp_qp_kick(qp);
+}
+
 /* Life ---------------------------------------------------------------------*/
 
 int swp_qp_init_obj(struct swp_qp *qp)

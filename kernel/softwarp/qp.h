@@ -287,6 +287,11 @@ void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
 /* The same after a while that grows until something succeeds: memory is short. */
 void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
+/*
+ * A kernel consumer has posted requests that take so many octets to the wire, and
+ * nobody looks at the queue.  Any context, with any locks of the consumer's.
+ */
+void swp_qp_posted(struct swp_qp *qp, u64 octets);
 void swp_qp_flush(struct swp_qp *qp);		/* any context, no locks but the socket's */
 void swp_qp_event(struct swp_qp *qp, enum ib_event_type type);
 void swp_qp_close_later(struct swp_qp *qp, unsigned int flag);

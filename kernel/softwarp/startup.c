@@ -119,6 +119,7 @@ static int query(struct ib_device *ibdev, struct swp_startup_caps *caps)
 		.ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD),
 		.ord = SWP_MAX_ORD,
 		.extensions = policy.extensions,
+		.netdev = to_swp_dev(ibdev)->netdev,
 	};
 	return 0;
 }
@@ -295,6 +296,16 @@ static void put(struct swp_startup *s)
 	swp_ep_put(ep);
 }
 
+static int owned_by(struct ib_qp *ibqp, kuid_t uid)
+{
+	struct swp_qp *qp;
+
+	if (!is_ours(ibqp->device) || ibqp->uobject)
+		return -EINVAL;
+	qp = to_swp_qp(ibqp);
+	return swp_count_for(qp->dev, SWP_LIMIT_QP, uid, &qp->owner);
+}
+
 const struct swp_startup_api swp_startup_api = {
 	.version = SWP_STARTUP_VERSION,
 	.query = query,
@@ -302,5 +313,6 @@ const struct swp_startup_api swp_startup_api = {
 	.accept = accept,
 	.reject = reject,
 	.put = put,
+	.owned_by = owned_by,
 };
 EXPORT_SYMBOL_GPL(swp_startup_api);

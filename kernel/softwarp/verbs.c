@@ -541,6 +541,21 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 	return 0;
 }
 
+/* What a request has for the wire */
+static u64 octets_of(const struct ib_send_wr *wr)
+{
+	u64 octets = 0;
+	int i;
+
+	if (wr->opcode == IB_WR_RDMA_READ ||
+	    wr->opcode == IB_WR_RDMA_READ_WITH_INV ||
+	    wr->opcode == IB_WR_REG_MR || wr->opcode == IB_WR_LOCAL_INV)
+		return 0;
+	for (i = 0; i < wr->num_sge; i++)
+		octets += wr->sg_list[i].length;
+	return octets;
+}
+
 /* A user QP's empty list is its doorbell; kernel consumers post in any context. */
 static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad)
@@ -548,6 +563,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	struct swp_qp *qp = to_swp_qp(ibqp);
 	struct swp_ring_ctrl *ctrl;
 	unsigned long flags;
+	u64 octets = 0;
 	int ret = 0;
 	u32 prod;
 
@@ -575,6 +591,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		ret = fill_sqe(qp, swp_ring_slot(&qp->sq, prod), wr);
 		if (ret)
 			break;
+		octets += octets_of(wr);
 		prod++;
 	}
 	/* pairs with the engine's acquire load of prod */
@@ -585,7 +602,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	/* pairs with the engine's barrier between kick and prod */
 	smp_mb();
 	if (READ_ONCE(ctrl->kick))
-		swp_qp_kick(qp);
+		swp_qp_posted(qp, octets);
 	return ret;
 }
 

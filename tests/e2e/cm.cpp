@@ -422,7 +422,7 @@ TEST(Cm, TwoServers) {
 
 /* Hundreds at once: all arrive, all work, all end. */
 TEST(Cm, HundredsAtOnce) {
-    constexpr unsigned count = 300;
+    const unsigned count = full_or_quick(300U, 150U);
     /* The first client waits until this thread has made and accepted all the QPs. */
     std::optional<ParameterOverride> patience;
     if (config().scale > 1)

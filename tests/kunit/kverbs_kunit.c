@@ -925,7 +925,7 @@ static void shared_resize_in_use(struct kunit *test)
 		.opcode = IB_WR_SEND,
 		.send_flags = IB_SEND_SIGNALED,
 	};
-	int i, posted = 0, to_send = 1500;
+	int i, n, posted = 0, to_send = 1500;
 
 	for (i = 0; i < DEPTH / 2; i++) {
 		struct ib_recv_wr recv = { .wr_cqe = &r[i].cqe };
@@ -937,10 +937,13 @@ static void shared_resize_in_use(struct kunit *test)
 		static const u32 sizes[] = { DEPTH, DEPTH / 2, 1000 };
 
 		must(test, resize(&p->b, sizes[i % 3]), "resize");
-		/* no more on their way than there are receives */
-		while (posted < to_send &&
-		       posted - atomic_read(&sent.good) < DEPTH / 2 &&
-		       posted - (to_send - atomic_read(&left)) < DEPTH / 2) {
+		/*
+		 * No more on their way than there are receives; and not all at
+		 * once where each is received before the next one is posted.
+		 */
+		for (n = 0; n < DEPTH / 2 && posted < to_send &&
+		     posted - atomic_read(&sent.good) < DEPTH / 2 &&
+		     posted - (to_send - atomic_read(&left)) < DEPTH / 2; n++) {
 			must(test, ib_post_send(p->a.qp, &wr, NULL), "send");
 			posted++;
 		}

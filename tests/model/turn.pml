@@ -19,6 +19,8 @@
  * kick is left out; the poller gives up without the lock; a stranger that handles
  * the backlog is taken for the holder, who comes back.
  *
+ * KERNEL: the posters are consumers in the kernel.
+ *
  * Left out: contents, completions, the end of a stream (tests/model/life.pml).
  * Memory is sequentially consistent here; the code has full barriers where the
  * order of a store and a load of the two shared words matters.
@@ -333,8 +335,20 @@ proctype poster(byte me; byte posts)
 		prod++;
 		if
 		:: kick ->
+#ifdef KERNEL
+			/* swp_qp_posted(): as in softirq, or the worker */
+			if
+			:: atomic { lock == FREE -> lock = SOFTIRQ };
+				engine(SOFTIRQ);
+				lock = FREE
+			:: atomic { lock != FREE -> work = true }
+			/* it is too much for that */
+			:: work = true
+			fi
+#else
 			why = DOORBELL;
 			run_tx(me, why, n)
+#endif
 		:: else
 		fi
 	}

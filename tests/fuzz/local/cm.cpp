@@ -183,7 +183,7 @@ bool connect_id(Actor &actor, Random &random, const Object &id) {
 }
 
 /*
- * The kernel's iw_cm (6.1 to 7.3) does not stand an accept or a reject of an id
+ * The kernel's iw_cm (6.12, 7.3) does not stand an accept or a reject of an id
  * that connects, nor a second one of an id that was requested: either clears
  * IWCM_F_CONNECT_WAIT or moves the id to IDLE while a driver still works on it,
  * and the next event or destroy meets a BUG().  No driver is asked before that,
@@ -439,7 +439,7 @@ bool set_option(Actor &, Random &random, const Object &id) {
 }
 
 /*
- * An id that listens stays where it is: rdma_ucm (6.1 to 7.3) leaves the ids of its
+ * An id that listens stays where it is: rdma_ucm (6.12, 7.3) leaves the ids of its
  * requests in the old channel, frees them with that, and looks at them again with
  * the requests, which have moved.
  */
