@@ -13,7 +13,7 @@ JOBS ?= $(shell nproc)
 native := build/kernel/native
 
 .PHONY: all
-all: modules provider ## softwarp.ko and the provider
+all: modules provider ## the modules and the provider
 
 .PHONY: help
 help: ## this list
@@ -28,7 +28,7 @@ setup-consumers: ## the same, and NVMe, NFS, iSCSI, MPI and other users of RDMA,
 	scripts/setup --consumers
 
 .PHONY: modules
-modules: ## softwarp.ko, for the kernel of KDIR=
+modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
 
 .PHONY: provider
@@ -40,6 +40,11 @@ provider: ## the libibverbs provider, in build/provider
 e2e-programs:
 	cmake -S tests/e2e -B build/cmake-e2e -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 	cmake --build build/cmake-e2e --parallel $(JOBS)
+
+.PHONY: sockets-programs
+sockets-programs:
+	cmake -S tests/sockets -B build/cmake-sockets -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	cmake --build build/cmake-sockets --parallel $(JOBS)
 
 .PHONY: conformance-programs
 conformance-programs:
@@ -63,7 +68,7 @@ e2e: ## end-to-end tests on stock-6.12, debug and uml
 	@scripts/check e2e
 
 .PHONY: conformance
-conformance: setup ## every requirement of MPA, DDP, RDMAP and RFC 5042, with the test that shows it
+conformance: setup ## every requirement of MPA, DDP, RDMAP, RFC 5042 and SDP, with the test that shows it
 	@scripts/conformance
 
 .PHONY: fuzz
@@ -93,7 +98,7 @@ bench: setup ## softwarp, in-tree siw and TCP side by side, in build/bench
 	@scripts/bench
 
 .PHONY: install
-install: ## module (needs KDIR=) and provider, below DESTDIR
+install: ## modules (needs KDIR=) and provider, below DESTDIR
 	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
 	scripts/module --kdir $(KDIR)
 	@# Headers packages have no key, with which signing would seem to work, and no System.map, without which depmod is left

@@ -13,6 +13,7 @@ from common import BUILD, ROOT, Failure, jobs, locked, run
 # What a module build may need of this tree; everything else there is not linked.
 SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/conformance/startup", "tests/kunit", "tests/qemu/provoke")
 SUFFIXES = (".c", ".h", ".mk")
+PRODUCTS = ("softwarp.ko", "softwarp_sdp.ko")
 
 
 def mirror(farm: Path) -> None:
@@ -40,24 +41,35 @@ def _make(kernel: kernels.Kernel, directory: Path, what: str, extra=()) -> None:
     run([*kernel.make, f"M={directory}", f"-j{jobs()}", *extra, "modules"], log=log, what=f"{what} for {kernel.name}")
 
 
-def softwarp(kernel: kernels.Kernel, extra=()) -> Path:
-    """softwarp.ko for a kernel, brought up to date."""
+def products(kernel: kernels.Kernel, extra=()) -> list[Path]:
+    """softwarp.ko and softwarp_sdp.ko for a kernel, brought up to date."""
     if not (ROOT / "Kbuild").exists():
-        raise Failure("there is no Kbuild in this tree to build softwarp.ko from")
+        raise Failure("there is no Kbuild in this tree to build modules from")
     base = BUILD / "kernel" / kernel.name
     with locked(base / "lock", f"modules for {kernel.name}"):
         farm = base / "src"
         mirror(farm)
         _make(kernel, farm, "softwarp", extra)
-        built = farm / "softwarp.ko"
-        if not built.exists():
-            raise Failure(f"the build for {kernel.name} left no softwarp.ko")
-        target = base / "softwarp.ko"
-        # A guest may have the old file open: replace it, do not overwrite it.
-        if not target.exists() or target.stat().st_mtime < built.stat().st_mtime:
-            shutil.copy2(built, target.with_suffix(".new"))
-            target.with_suffix(".new").rename(target)
-    return target
+        for name in PRODUCTS:
+            built = farm / name
+            if not built.exists():
+                raise Failure(f"the build for {kernel.name} left no {name}")
+            target = base / name
+            # A guest may have the old file open: replace it, do not overwrite it.
+            if not target.exists() or target.stat().st_mtime < built.stat().st_mtime:
+                shutil.copy2(built, target.with_suffix(".new"))
+                target.with_suffix(".new").rename(target)
+    return [base / name for name in PRODUCTS]
+
+
+def softwarp(kernel: kernels.Kernel, extra=()) -> Path:
+    """softwarp.ko for a kernel, brought up to date."""
+    return products(kernel, extra)[0]
+
+
+def sdp(kernel: kernels.Kernel) -> Path:
+    """softwarp_sdp.ko for a kernel, brought up to date."""
+    return products(kernel)[1]
 
 
 def analyse(kernel: kernels.Kernel) -> str:

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connecting by SDP or by TCP, see auto.h.
+ */
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+
+#include "auto.h"
+#include "compat.h"
+#include "device.h"
+#include "family.h"
+#include "link.h"
+#include "netns.h"
+#include "pm.h"
+#include "sock.h"
+#include "stats.h"
+
+/* The second wait for an answer is twice as long as the first one. */
+#define ASK_TRIES	2
+#define ASK_PARTS	3
+/* Datagrams that are looked at without a pause */
+#define BUDGET	16
+
+static void work(struct work_struct *work);
+
+static struct sdp_pm *pm_of(const struct sdp_attempt *a)
+{
+	return &sdp_net(sock_net(a->sk))->pm;
+}
+
+/* Life -------------------------------------------------------------------------- */
+
+static void release(struct kref *ref)
+{
+	struct sdp_attempt *a = container_of(ref, struct sdp_attempt, ref);
+
+	sock_put(a->sk);
+	kfree(a);
+}
+
+void sdp_attempt_put(struct sdp_attempt *a)
+{
+	kref_put(&a->ref, release);
+}
+
+static void look(struct sdp_attempt *a, unsigned long delay)
+{
+	kref_get(&a->ref);
+	if (mod_delayed_work(sdp_wq, &a->work, delay))
+		sdp_attempt_put(a);
+}
+
+static void on_udp(struct sock *sk)
+{
+	struct sdp_attempt *a;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	a = __locked_read_sk_user_data_with_flags(sk, SK_USER_DATA_NOCOPY);
+	if (a)
+		look(a, 0);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void hook(struct sdp_attempt *a)
+{
+	struct sock *sk = a->udp->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	__rcu_assign_sk_user_data_with_flags(sk, a, SK_USER_DATA_NOCOPY);
+	sk->sk_data_ready = on_udp;
+	sk->sk_error_report = on_udp;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void close_udp(struct sdp_attempt *a)
+{
+	struct sock *sk;
+
+	if (!a->udp)
+		return;
+	sk = a->udp->sk;
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	write_unlock_bh(&sk->sk_callback_lock);
+	sock_release(a->udp);
+	a->udp = NULL;
+}
+
+static void close_all(struct sdp_attempt *a)
+{
+	close_udp(a);
+	if (a->carrier)
+		sock_release(a->carrier);
+	a->carrier = NULL;
+}
+
+void sdp_attempt_cancel(struct sdp_attempt *a)
+{
+	sock_owned_by_me(a->sk);
+	a->state = SDP_ATTEMPT_OVER;
+	close_all(a);
+	if (cancel_delayed_work(&a->work))
+		sdp_attempt_put(a);
+}
+
+void sdp_attempt_failed(struct sdp_attempt *a, int error)
+{
+	WRITE_ONCE(a->error, error);
+	/* pairs with the one in work() */
+	smp_store_release(&a->failed, true);
+	look(a, 0);
+}
+
+/* Ways ---------------------------------------------------------------------------- */
+
+static int by_tcp(struct sdp_attempt *a, u8 reason)
+{
+	a->state = SDP_ATTEMPT_OVER;
+	close_all(a);
+	return sdp_sock_by_tcp(a->sk, &a->to, a->to_len, reason);
+}
+
+/* An address in the form that the socket takes */
+static void to_family_of(const struct sdp_attempt *a, union sdp_end *to)
+{
+	struct in6_addr mapped;
+
+	if (a->to.any.sa_family != AF_INET6)
+		return;
+	if (to->any.sa_family == AF_INET6) {
+		to->in6.sin6_scope_id = a->to.in6.sin6_scope_id;
+		return;
+	}
+	ipv6_addr_set_v4mapped(to->in.sin_addr.s_addr, &mapped);
+	to->in6 = (struct sockaddr_in6){
+		.sin6_family = AF_INET6,
+		.sin6_port = to->in.sin_port,
+		.sin6_addr = mapped,
+	};
+}
+
+static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
+{
+	struct socket *carrier = a->carrier;
+	int ret;
+
+	a->carrier = NULL;
+	close_udp(a);
+	if (!carrier)
+		carrier = sdp_sock_carrier(a->sk);
+	ret = PTR_ERR_OR_ZERO(carrier);
+	if (!ret) {
+		a->state = SDP_ATTEMPT_LINKED;
+		to_family_of(a, where);
+		ret = sdp_sock_by_sdp(a->sk, carrier, where,
+				      sdp_end_len(where), a);
+	}
+	/* TCP may be able to, or tells why not */
+	return ret ? by_tcp(a, SDP_INFO_REASON_SETUP) : 0;
+}
+
+static u8 reason_of(enum sdp_pm_known known)
+{
+	return known == SDP_PM_DENIED ? SDP_INFO_REASON_DENIED :
+					SDP_INFO_REASON_NO_ANSWER;
+}
+
+/* Asking ---------------------------------------------------------------------------- */
+
+static void send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
+{
+	u8 buf[SDP_PM_LEN];
+	struct kvec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+
+	sdp_pm_encode(m, buf);
+	/* an error is that of an earlier one, and is looked at in its turn */
+	kernel_sendmsg(a->udp, &msg, &iov, 1, sizeof(buf));
+}
+
+/* The next message that is one; false: there is none now, or an error */
+static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
+{
+	u8 buf[SDP_PM_LEN];
+	struct kvec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
+	int i, ret;
+
+	for (i = 0; i < BUDGET; i++) {
+		ret = kernel_recvmsg(a->udp, &msg, &iov, 1, sizeof(buf),
+				     MSG_DONTWAIT);
+		if (ret < 0) {
+			*error = ret == -EAGAIN ? 0 : ret;
+			return false;
+		}
+		if (!sdp_pm_decode(buf, ret, m))
+			return true;
+	}
+	look(a, 0);
+	*error = 0;
+	return false;
+}
+
+/* ICMP says that nobody is there, or that there is no way. */
+static bool is_unreachable(int error)
+{
+	return error == -ECONNREFUSED || error == -EHOSTUNREACH ||
+	       error == -ENETUNREACH || error == -EACCES ||
+	       error == -EPROTO || error == -EOPNOTSUPP;
+}
+
+static void set_timer(struct sdp_attempt *a)
+{
+	u64 now = sdp_pm_now();
+	u64 left = a->query.when > now ? a->query.when - now : 0;
+
+	look(a, msecs_to_jiffies(left) + 1);
+}
+
+static int accepted(struct sdp_attempt *a, const struct sdp_pm_msg *m)
+{
+	union sdp_end where;
+
+	sdp_count(sock_net(a->sk), SDP_STAT_PM_ACCEPTED);
+	send(a, &a->query.answer);
+	sdp_pm_accepted(pm_of(a), &a->asked, &a->query.answer, m->time);
+	sdp_pm_end(&where, m->version, m->ap_addr, m->ap_port);
+	return by_sdp(a, &where);
+}
+
+/* What there is to be done, which is once per step */
+static int act(struct sdp_attempt *a, enum sdp_query_action action,
+	       const struct sdp_pm_msg *m)
+{
+	const struct net *net = sock_net(a->sk);
+
+	switch (action) {
+	case SDP_QUERY_NOTHING:
+		return 0;
+	case SDP_QUERY_SEND:
+		sdp_count(net, SDP_STAT_PM_REQUESTS_SENT);
+		send(a, &a->asked);
+		set_timer(a);
+		return 0;
+	case SDP_QUERY_ACK:
+		return accepted(a, m);
+	case SDP_QUERY_DENIED:
+		sdp_count(net, SDP_STAT_PM_DENIED);
+		sdp_pm_denied(pm_of(a), &a->asked);
+		return by_tcp(a, SDP_INFO_REASON_DENIED);
+	case SDP_QUERY_SILENT:
+		break;
+	}
+	sdp_count(net, SDP_STAT_PM_SILENT);
+	sdp_pm_silent(pm_of(a), &a->asked);
+	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
+}
+
+/* That costs no time, so it is asked again before long. */
+static int nobody_there(struct sdp_attempt *a)
+{
+	if (sdp_query_unreachable(&a->query) == SDP_QUERY_NOTHING)
+		return 0;
+	sdp_count(sock_net(a->sk), SDP_STAT_PM_UNREACHABLE);
+	sdp_pm_denied(pm_of(a), &a->asked);
+	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
+}
+
+static int ask_on(struct sdp_attempt *a)
+{
+	struct sdp_pm_msg m;
+	int error = 0;
+	int ret;
+
+	while (receive(a, &m, &error)) {
+		ret = act(a, sdp_query_take(&a->query, &m), &m);
+		if (ret || a->state != SDP_ATTEMPT_ASKING)
+			return ret;
+	}
+	if (is_unreachable(error))
+		return nobody_there(a);
+	return act(a, sdp_query_timer(&a->query, sdp_pm_now()), NULL);
+}
+
+/*
+ * What chooses the way of a socket's packets.  Not sdp_sock_inherit(), which
+ * is for sockets of TCP's.
+ */
+static void route_as(struct sock *to, const struct sock *from)
+{
+	to->sk_bound_dev_if = from->sk_bound_dev_if;
+	to->sk_mark = from->sk_mark;
+	to->sk_priority = from->sk_priority;
+	sock_valbool_flag(to, SOCK_LOCALROUTE, sock_flag(from, SOCK_LOCALROUTE));
+	inet_sk(to)->tos = inet_sk(from)->tos;
+	inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl;
+#if IS_ENABLED(CONFIG_IPV6)
+	to->sk_ipv6only = from->sk_ipv6only;
+	if (to->sk_family == AF_INET6) {
+		inet6_sk(to)->hop_limit = inet6_sk(from)->hop_limit;
+		inet6_sk(to)->tclass = inet6_sk(from)->tclass;
+	}
+#endif
+}
+
+/* To the port mapper of that host: who we are to it, and by which way */
+static int open_udp(struct sdp_attempt *a)
+{
+	__be16 port = htons(sdp_tunable(sock_net(a->sk), SDP_PM_UDP_PORT));
+	union sdp_end at = a->to;
+	struct socket *udp;
+	int ret;
+
+	ret = sock_create_kern(sock_net(a->sk), a->sk->sk_family, SOCK_DGRAM,
+			       IPPROTO_UDP, &udp);
+	if (ret)
+		return ret;
+	swp_sk_hold_net(udp->sk);
+	route_as(udp->sk, a->sk);
+	if (at.any.sa_family == AF_INET6)
+		at.in6.sin6_port = port;
+	else
+		at.in.sin_port = port;
+	a->udp = udp;
+	hook(a);
+	return kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
+}
+
+/* A port, from which SDP is to be connected */
+static int open_carrier(struct sdp_attempt *a)
+{
+	struct sock *sk;
+	union sdp_end own = {};
+
+	a->carrier = sdp_sock_carrier(a->sk);
+	if (IS_ERR(a->carrier)) {
+		int ret = PTR_ERR(a->carrier);
+
+		a->carrier = NULL;
+		return ret;
+	}
+	sk = a->carrier->sk;
+	if (inet_sk(sk)->inet_num)
+		return 0;
+	own.any.sa_family = sk->sk_family;
+	return kernel_bind(a->carrier, swp_sockaddr_arg(&own),
+			   sdp_end_len(&own));
+}
+
+static int ask(struct sdp_attempt *a)
+{
+	int ret;
+
+	ret = open_carrier(a);
+	if (ret)
+		return ret;
+	a->asked.cp_port = inet_sk(a->carrier->sk)->inet_num;
+	a->asked.handle = sdp_pm_handle(pm_of(a));
+	sdp_query_ask(&a->query, &a->asked,
+		      sdp_tunable(sock_net(a->sk), SDP_PM_WAIT) / ASK_PARTS,
+		      ASK_TRIES, sdp_pm_now());
+	return act(a, SDP_QUERY_SEND, NULL);
+}
+
+/* A device on the way?  Loopback has one where its own address is. */
+static bool has_device(const struct sdp_attempt *a)
+{
+	struct sdp_device *dev = sdp_device_find(sock_net(a->sk), a->udp->sk);
+
+	if (dev)
+		sdp_device_put(dev);
+	return dev;
+}
+
+static int decide(struct sdp_attempt *a)
+{
+	struct sdp_pm_msg *asked = &a->asked;
+	enum sdp_pm_known known;
+	union sdp_end own, where;
+
+	/* what has no route has none for TCP either, which tells */
+	if (open_udp(a) || !has_device(a))
+		return by_tcp(a, SDP_INFO_REASON_NO_DEVICE);
+	sdp_end_of(&own, a->udp->sk, false);
+	asked->version = sdp_pm_addr(asked->ap_addr, &a->to);
+	asked->ap_port = sdp_end_port(&a->to);
+	if (sdp_pm_addr(asked->cp_addr, &own) != asked->version)
+		return by_tcp(a, SDP_INFO_REASON_NO_DEVICE);
+	known = sdp_pm_lookup(pm_of(a), asked, &where);
+	if (known != SDP_PM_UNKNOWN)
+		sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
+	if (known == SDP_PM_BY_SDP)
+		return by_sdp(a, &where);
+	if (known != SDP_PM_UNKNOWN)
+		return by_tcp(a, reason_of(known));
+	if (!sdp_pm_prepare(pm_of(a)))
+		return -ENOMEM;
+	return ask(a);
+}
+
+/* What TCP would not take as an address is left to it to refuse. */
+static bool understood(const struct sock *sk, const union sdp_end *to, int len)
+{
+	if (to->any.sa_family != sk->sk_family || len < sdp_end_len(to))
+		return false;
+	return sdp_end_port(to);
+}
+
+int sdp_attempt_begin(struct sock *sk, const union sdp_end *to, int len)
+{
+	struct sdp_attempt *a;
+	int ret;
+
+	sock_owned_by_me(sk);
+	if (!understood(sk, to, len))
+		return sdp_sock_by_tcp(sk, to, len, SDP_INFO_REASON_NO_DEVICE);
+	a = kzalloc(sizeof(*a), GFP_KERNEL_ACCOUNT);
+	if (!a)
+		return -ENOMEM;
+	kref_init(&a->ref);
+	INIT_DELAYED_WORK(&a->work, work);
+	sock_hold(sk);
+	a->sk = sk;
+	a->to = *to;
+	a->to_len = sdp_end_len(to);
+	sdp_sock_attempt(sk, a);
+	/* the reference is the socket's */
+	ret = decide(a);
+	if (ret || a->state == SDP_ATTEMPT_OVER)
+		sdp_sock_attempt(sk, NULL);
+	return ret;
+}
+
+/* Later ----------------------------------------------------------------------------- */
+
+/* A reset where SDP was promised is a denial (section 7.5.1). */
+static int link_failed(struct sdp_attempt *a)
+{
+	bool refused = READ_ONCE(a->error) == ECONNREFUSED;
+
+	sdp_sock_unlink(a->sk);
+	sdp_pm_denied(pm_of(a), &a->asked);
+	return by_tcp(a, refused ? SDP_INFO_REASON_REFUSED :
+				   SDP_INFO_REASON_SETUP);
+}
+
+static void step(struct sdp_attempt *a)
+{
+	int ret = 0;
+
+	if (a->state == SDP_ATTEMPT_ASKING)
+		ret = ask_on(a);
+	/* pairs with the one in sdp_attempt_failed() */
+	else if (a->state == SDP_ATTEMPT_LINKED && smp_load_acquire(&a->failed))
+		ret = link_failed(a);
+	if (!ret && a->state != SDP_ATTEMPT_OVER)
+		return;
+	sdp_sock_decided(a->sk, ret);
+}
+
+static void work(struct work_struct *work)
+{
+	struct sdp_attempt *a = container_of(work, struct sdp_attempt, work.work);
+
+	lock_sock(a->sk);
+	if (a->state != SDP_ATTEMPT_OVER)
+		step(a);
+	release_sock(a->sk);
+	sdp_attempt_put(a);
+}

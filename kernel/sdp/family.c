@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The family and the protocol, see family.h.
+ */
+#include <linux/module.h>
+#include <net/protocol.h>
+#include <net/sock.h>
+
+#include "compat.h"
+#include "family.h"
+#include "sock.h"
+#include "uapi/softwarp_sdp.h"
+
+unsigned int sdp_family = AF_INET_SDP;
+
+/* IPv4 and IPv6: what TCP has, and what we put before it */
+enum { V4, V6, FAMILIES };
+
+static struct proto *tcp_prots[FAMILIES];
+static const struct proto_ops *tcp_ops[FAMILIES];
+static struct proto prots[FAMILIES];
+static struct proto_ops sock_ops[FAMILIES];
+static bool have_v6;
+/* of any TCP socket */
+static void (*default_state_change)(struct sock *sk);
+static void (*default_data_ready)(struct sock *sk);
+
+static int index_of(const struct sock *sk)
+{
+	return sk->sk_family == AF_INET6 ? V6 : V4;
+}
+
+struct proto *sdp_tcp_prot(const struct sock *sk)
+{
+	return tcp_prots[index_of(sk)];
+}
+
+const struct proto_ops *sdp_tcp_ops(const struct sock *sk)
+{
+	return tcp_ops[index_of(sk)];
+}
+
+/*
+ * With TCP's table nothing pins the module when the program has closed the socket,
+ * for as long as TIME_WAIT takes.  The caller has a reference by sock->ops.
+ */
+void sdp_family_forget(struct sock *sk)
+{
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	if (sk->sk_prot != &prots[i])
+		return;
+	WRITE_ONCE(sk->sk_prot, tcp_prots[i]);
+	sk->sk_prot_creator = tcp_prots[i];
+	module_put(THIS_MODULE);
+}
+
+void sdp_family_retake(struct sock *sk)
+{
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	if (sk->sk_prot != tcp_prots[i])
+		return;
+	__module_get(THIS_MODULE);
+	WRITE_ONCE(sk->sk_prot, &prots[i]);
+	sk->sk_prot_creator = &prots[i];
+}
+
+/* Carriers ------------------------------------------------------------------------------- */
+
+void sdp_carrier_callbacks(struct sock *sk)
+{
+	sk->sk_state_change = default_state_change;
+	sk->sk_data_ready = default_data_ready;
+}
+
+void sdp_carrier_data_ready(struct sock *sk)
+{
+	default_data_ready(sk);
+}
+
+void sdp_carrier_forget(struct sock *sk, struct socket *sock)
+{
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	/* whoever runs the listener's would take what is hung to it for a listener */
+	sdp_carrier_callbacks(sk);
+	sdp_family_forget(sk);
+	sock->ops = tcp_ops[i];
+	__module_get(tcp_ops[i]->owner);
+}
+
+/* Tables ----------------------------------------------------------------------------------- */
+
+/* TCP's, but for what we do ourselves */
+static void make_prot(struct proto *p, const struct proto *tcp, const char *name)
+{
+	*p = *tcp;
+	p->owner = THIS_MODULE;
+	strscpy(p->name, name, sizeof(p->name));
+	p->init = sdp_sock_prot.init;
+	p->destroy = sdp_sock_prot.destroy;
+	p->close = sdp_sock_prot.close;
+	p->release_cb = sdp_sock_prot.release_cb;
+	p->keepalive = sdp_sock_prot.keepalive;
+	/* what TCP has not sent is not what we have not */
+	p->stream_memory_free = NULL;
+#ifdef CONFIG_BPF_SYSCALL
+	p->psock_update_sk_prot = sdp_sock_prot.psock_update_sk_prot;
+#endif
+}
+
+static void make_ops(struct proto_ops *o, const struct proto_ops *tcp)
+{
+	*o = *tcp;
+	o->owner = THIS_MODULE;
+	o->release = sdp_sock_ops.release;
+	o->bind = sdp_sock_ops.bind;
+	o->connect = sdp_sock_ops.connect;
+	o->accept = sdp_sock_ops.accept;
+	o->getname = sdp_sock_ops.getname;
+	o->poll = sdp_sock_ops.poll;
+	o->ioctl = sdp_sock_ops.ioctl;
+	o->listen = sdp_sock_ops.listen;
+	o->shutdown = sdp_sock_ops.shutdown;
+	o->setsockopt = sdp_sock_ops.setsockopt;
+	o->getsockopt = sdp_sock_ops.getsockopt;
+	o->sendmsg = sdp_sock_ops.sendmsg;
+	o->recvmsg = sdp_sock_ops.recvmsg;
+	o->splice_eof = sdp_sock_ops.splice_eof;
+	/* the others would look into TCP's queues */
+	o->mmap = sock_no_mmap;
+	o->read_sock = NULL;
+	o->read_skb = NULL;
+	o->sendmsg_locked = NULL;
+	o->peek_len = NULL;
+	o->set_rcvlowat = NULL;
+	o->splice_read = NULL;
+	swp_no_sendpage(o);
+}
+
+/* What TCP's sockets have, from one of them */
+static int learn(int i, int family)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP,
+			       &sock);
+	if (ret)
+		return ret;
+	tcp_prots[i] = sock->sk->sk_prot;
+	tcp_ops[i] = sock->ops;
+	default_state_change = sock->sk->sk_state_change;
+	default_data_ready = sock->sk->sk_data_ready;
+	sock_release(sock);
+	make_prot(&prots[i], tcp_prots[i], i == V6 ? "SDPv6" : "SDP");
+	make_ops(&sock_ops[i], tcp_ops[i]);
+	return 0;
+}
+
+static struct inet_protosw entries[FAMILIES] = {
+	[V4] = {
+		.type = SOCK_STREAM,
+		.protocol = IPPROTO_SDP,
+		.prot = &prots[V4],
+		.ops = &sock_ops[V4],
+		.flags = INET_PROTOSW_ICSK,
+	},
+	[V6] = {
+		.type = SOCK_STREAM,
+		.protocol = IPPROTO_SDP,
+		.prot = &prots[V6],
+		.ops = &sock_ops[V6],
+		.flags = INET_PROTOSW_ICSK,
+	},
+};
+
+/* socket(AF_INET_SDP): made as one of AF_INET is */
+static int create(struct net *net, struct socket *sock, int protocol, int kern)
+{
+	struct socket *made;
+	struct sock *sk;
+	int ret;
+
+	if (sock->type != SOCK_STREAM)
+		return -ESOCKTNOSUPPORT;
+	if (protocol && protocol != IPPROTO_TCP && protocol != IPPROTO_SDP)
+		return -EPROTONOSUPPORT;
+	ret = __sock_create(net, AF_INET, SOCK_STREAM, IPPROTO_SDP, &made, kern);
+	if (ret)
+		return ret;
+	sk = made->sk;
+	sock_orphan(sk);
+	sock_reset_flag(sk, SOCK_DEAD);
+	made->sk = NULL;
+	sock->state = SS_UNCONNECTED;
+	sock->ops = &sock_ops[V4];
+	sock_graft(sk, sock);
+	sock_release(made);
+	return 0;
+}
+
+static struct net_proto_family family_ops = {
+	.owner = THIS_MODULE,
+	.create = create,
+};
+
+/* Is the number of our protocol another's? */
+static int look_for_others(void)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(&init_net, AF_INET, SOCK_STREAM, IPPROTO_SDP,
+			       &sock);
+	if (ret)
+		return 0;
+	sock_release(sock);
+	pr_err("softwarp_sdp: protocol %d of AF_INET is another module's\n",
+	       IPPROTO_SDP);
+	return -EEXIST;
+}
+
+int sdp_family_init(void)
+{
+	int ret;
+
+	ret = look_for_others();
+	if (ret)
+		return ret;
+	ret = learn(V4, AF_INET);
+	if (ret)
+		return ret;
+	/* with ipv6.disable=1 there is none */
+	have_v6 = IS_ENABLED(CONFIG_IPV6) && !learn(V6, AF_INET6);
+	inet_register_protosw(&entries[V4]);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (have_v6) {
+		ret = inet6_register_protosw(&entries[V6]);
+		if (ret)
+			goto err_v4;
+	}
+#endif
+	family_ops.family = sdp_family;
+	ret = sock_register(&family_ops);
+	if (ret) {
+		pr_err("softwarp_sdp: protocol family %u cannot be had: %d; choose another by the parameter family\n",
+		       sdp_family, ret);
+		goto err_v6;
+	}
+	return 0;
+
+err_v6:
+#if IS_ENABLED(CONFIG_IPV6)
+	if (have_v6)
+		inet6_unregister_protosw(&entries[V6]);
+err_v4:
+#endif
+	inet_unregister_protosw(&entries[V4]);
+	return ret;
+}
+
+void sdp_family_exit(void)
+{
+	sock_unregister(sdp_family);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (have_v6)
+		inet6_unregister_protosw(&entries[V6]);
+#endif
+	inet_unregister_protosw(&entries[V4]);
+}

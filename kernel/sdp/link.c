@@ -1,0 +1,977 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Making and unmaking links, see link.h.
+ */
+#include <linux/slab.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "auto.h"
+#include "cma.h"
+#include "compat.h"
+#include "family.h"
+#include "link.h"
+#include "listen.h"
+#include "sock.h"
+#include "stats.h"
+#include "trace.h"
+#include "uapi/softwarp_sdp.h"
+
+struct workqueue_struct *sdp_wq, *sdp_listen_wq;
+
+/* Completions of one link: its messages both ways, and those of the drains */
+#define CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 2)
+
+static void work(struct work_struct *work);
+static void timer(struct timer_list *t);
+static void nudge(struct timer_list *t);
+
+/* Life ---------------------------------------------------------------------------- */
+
+struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
+			      const struct sdp_carrier_ops *ops)
+{
+	struct sdp_link *link = kzalloc(sizeof(*link), GFP_KERNEL);
+
+	if (!link)
+		return NULL;
+	if (sdp_seen_reserve(&link->seen, SDP_SEEN_LINK, sk)) {
+		kfree(link);
+		return NULL;
+	}
+	kref_init(&link->ref);
+	spin_lock_init(&link->lock);
+	INIT_LIST_HEAD(&link->rx_early);
+	INIT_LIST_HEAD(&link->rx_ready);
+	INIT_LIST_HEAD(&link->on_device);
+	INIT_LIST_HEAD(&link->entry);
+	INIT_WORK(&link->work, work);
+	timer_setup(&link->timer, timer, 0);
+	timer_setup(&link->nudge, nudge, 0);
+	link->ops = ops;
+	link->connector = connector;
+	link->phase = connector ? SDP_LINK_TCP : SDP_LINK_HELLO;
+	link->traced = sdp_link_state(link);
+	return link;
+}
+
+void sdp_link_over(struct sdp_link *link, struct socket *tcp)
+{
+	link->tcp = tcp;
+	sock_hold(tcp->sk);
+	link->carrier = tcp->sk;
+}
+
+static void release(struct kref *ref)
+{
+	struct sdp_link *link = container_of(ref, struct sdp_link, ref);
+
+	if (link->attempt)
+		sdp_attempt_put(link->attempt);
+	sdp_seen_release(&link->seen);
+	sdp_link_free(link);
+	if (link->carrier)
+		sock_put(link->carrier);
+	if (link->next_carrier)
+		sock_put(link->next_carrier);
+	kfree_rcu(link, rcu);
+}
+
+void sdp_link_put(struct sdp_link *link)
+{
+	kref_put(&link->ref, release);
+}
+
+void sdp_link_event(struct sdp_link *link, enum sdp_event event)
+{
+	set_bit(event, &link->events);
+	sdp_link_get(link);
+	if (!queue_work(sdp_wq, &link->work))
+		sdp_link_put(link);
+}
+
+static void set_timer(struct sdp_link *link, unsigned long time)
+{
+	lockdep_assert_held(&link->lock);
+	/* who dismantles it does not come back for timers */
+	if (link->phase == SDP_LINK_DOWN)
+		return;
+	sdp_link_get(link);
+	if (mod_timer(&link->timer, jiffies + time))
+		sdp_link_put(link);
+}
+
+void sdp_link_nudge(struct sdp_link *link, unsigned long time)
+{
+	sdp_link_get(link);
+	if (mod_timer(&link->nudge, jiffies + time))
+		sdp_link_put(link);
+}
+
+static void set_tunable_timer(struct sdp_link *link, enum sdp_tunable which)
+{
+	set_timer(link, sdp_tunable_jiffies(link->seen.net, which));
+}
+
+void sdp_link_limit_setup(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	set_tunable_timer(link, SDP_SETUP_TIMEOUT);
+	spin_unlock_bh(&link->lock);
+}
+
+static void stop_timer(struct sdp_link *link, struct timer_list *t)
+{
+	if (timer_delete(t))
+		sdp_link_put(link);
+}
+
+/*
+ * Without a program a link has as long as TCP's FIN-WAIT-2 takes, or as is set,
+ * from the last time that something has left.
+ */
+static void set_orphan_timer(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	link->progress = link->conn.source.sent;
+	set_tunable_timer(link, SDP_ORPHAN_TIMEOUT);
+}
+
+static bool still_leaving(const struct sdp_link *link)
+{
+	return link->queue_octets && link->conn.source.sent != link->progress;
+}
+
+static void setup_timeout(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->phase == SDP_LINK_DOWN)
+		return;
+	sdp_count(link->seen.net, SDP_STAT_SETUP_TIMEOUTS);
+	trace_sdp_setup(link, SDP_STEP_TIMEOUT, -ETIMEDOUT);
+	sdp_link_down(link, link->open ? ECONNRESET : ETIMEDOUT);
+}
+
+/* Behind our DisConn an abort is said first, and has some time of its own. */
+static void give_up(struct sdp_link *link)
+{
+	bool said = link->conn.state == SDP_ABORTING;
+
+	lockdep_assert_held(&link->lock);
+	if (!said)
+		sdp_count(link->seen.net, SDP_STAT_ORPHAN_TIMEOUTS);
+	sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_ABORT));
+	sdp_link_pump(link);
+	if (said || link->conn.state != SDP_ABORTING)
+		sdp_link_down(link, link->error);
+}
+
+static void timer(struct timer_list *t)
+{
+	struct sdp_link *link = timer_container_of(link, t, timer);
+
+	spin_lock_bh(&link->lock);
+	if (link->phase != SDP_LINK_UP)
+		setup_timeout(link);
+	else if (link->conn.state == SDP_WAIT)
+		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_GRACE));
+	else if (link->orphan && still_leaving(link))
+		set_orphan_timer(link);
+	else if (link->orphan || link->conn.state == SDP_ABORTING)
+		give_up(link);
+	spin_unlock_bh(&link->lock);
+	sdp_link_put(link);
+}
+
+static void nudge(struct timer_list *t)
+{
+	struct sdp_link *link = timer_container_of(link, t, nudge);
+
+	spin_lock_bh(&link->lock);
+	link->more = false;
+	if (link->move == SDP_MOVE_BOUND)
+		sdp_link_event(link, SDP_EV_MOVE);
+	if (link->phase == SDP_LINK_UP) {
+		if (sdp_credits_left(&link->conn.credits) < 3)
+			trace_sdp_credit(link, true);
+		sdp_conn_probe(&link->conn);
+	} else if (link->phase == SDP_LINK_TCP) {
+		sdp_link_event(link, SDP_EV_TCP);
+	}
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+	sdp_link_put(link);
+}
+
+void sdp_link_later(struct sdp_link *link, unsigned long time)
+{
+	sdp_link_get(link);
+	if (mod_timer(&link->nudge, jiffies + time))
+		sdp_link_put(link);
+}
+
+/* What is seen of it ------------------------------------------------------------------ */
+
+static const u8 phases[] = {
+	[SDP_LINK_TCP] = SDP_INFO_TCP,
+	[SDP_LINK_HELLO] = SDP_INFO_HELLO,
+	[SDP_LINK_START] = SDP_INFO_MPA,
+	[SDP_LINK_ACK] = SDP_INFO_HELLO_ACK,
+	[SDP_LINK_UP] = SDP_INFO_OPEN,
+	[SDP_LINK_DOWN] = SDP_INFO_DOWN,
+};
+
+static const u8 states[SDP_STATES] = {
+	[SDP_OPEN] = SDP_INFO_OPEN,
+	[SDP_CLOSING] = SDP_INFO_CLOSING,
+	[SDP_HALF] = SDP_INFO_HALF,
+	[SDP_PEER_HALF] = SDP_INFO_PEER_HALF,
+	[SDP_PEER_CLOSING] = SDP_INFO_PEER_CLOSING,
+	[SDP_LAST] = SDP_INFO_LAST,
+	[SDP_WAIT] = SDP_INFO_WAIT,
+	[SDP_FINISH] = SDP_INFO_FINISH,
+	[SDP_ABORTING] = SDP_INFO_ABORTING,
+	[SDP_CLOSED] = SDP_INFO_CLOSED,
+};
+
+u8 sdp_link_state(const struct sdp_link *link)
+{
+	if (link->move && link->phase != SDP_LINK_DOWN)
+		return SDP_INFO_MOVING;
+	if (link->phase == SDP_LINK_UP)
+		return states[link->conn.state];
+	/* with rdma_cm there is but one question and one answer */
+	if (link->phase == SDP_LINK_START && link->ops == &sdp_carrier_cm)
+		return SDP_INFO_HELLO_ACK;
+	return phases[link->phase];
+}
+
+void sdp_link_stated(struct sdp_link *link)
+{
+	u8 now = sdp_link_state(link);
+
+	lockdep_assert_held(&link->lock);
+	if (now == link->traced)
+		return;
+	trace_sdp_state(link, link->traced, now);
+	link->traced = now;
+}
+
+void sdp_link_fault(struct sdp_link *link, enum sdp_fault fault)
+{
+	sdp_count_fault(link->seen.net, fault);
+	trace_sdp_fault(link, fault);
+}
+
+/* What becomes of it ---------------------------------------------------------------- */
+
+/* The same stream, by another carrier */
+static void moved(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	link->phase = SDP_LINK_UP;
+	link->move = SDP_MOVE_NONE;
+	sdp_link_stated(link);
+	stop_timer(link, &link->timer);
+	if (link->orphan)
+		set_orphan_timer(link);
+	sdp_count(link->seen.net, SDP_STAT_RESUMED);
+}
+
+void sdp_link_up(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->open) {
+		moved(link);
+		return;
+	}
+	WRITE_ONCE(link->open, true);
+	/* pairs with decided(): what was negotiated is seen as well */
+	smp_store_release(&link->phase, SDP_LINK_UP);
+	sdp_link_stated(link);
+	stop_timer(link, &link->timer);
+	sdp_count(link->seen.net, link->connector ? SDP_STAT_CONNECTED :
+						    SDP_STAT_ACCEPTED);
+	if (link->sk)
+		sdp_sock_up(link->sk, link);
+}
+
+/*
+ * The program is told once; before it wakes, everything is as it has to be.  Where
+ * TCP is to be tried it is not told of an end before it was up.
+ */
+static void tell_over(struct sdp_link *link, u8 phase)
+{
+	bool tell = link->sk && !link->told;
+
+	lockdep_assert_held(&link->lock);
+	if (tell && link->attempt && link->phase < SDP_LINK_UP && !link->open) {
+		link->told = true;
+		/* pairs with decided() */
+		smp_store_release(&link->phase, phase);
+		sdp_attempt_failed(link->attempt, link->error);
+		return;
+	}
+	if (tell)
+		sdp_sock_over(link->sk, link);
+	/* who sees the phase sees the errno */
+	smp_store_release(&link->phase, phase);
+	if (!tell)
+		return;
+	link->told = true;
+	sdp_sock_wake_over(link->sk, link);
+}
+
+void sdp_link_down(struct sdp_link *link, int error)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->phase == SDP_LINK_DOWN)
+		return;
+	link->error = error;
+	tell_over(link, SDP_LINK_DOWN);
+	WRITE_ONCE(link->open, false);
+	sdp_link_stated(link);
+	sdp_link_event(link, SDP_EV_ABORT);
+}
+
+void sdp_link_abort(struct sdp_link *link, int error)
+{
+	spin_lock_bh(&link->lock);
+	sdp_link_down(link, error);
+	spin_unlock_bh(&link->lock);
+}
+
+void sdp_link_act(struct sdp_link *link, u32 actions)
+{
+	int failure = READ_ONCE(link->lost) ?: ECONNRESET;
+
+	lockdep_assert_held(&link->lock);
+	sdp_link_stated(link);
+	if (actions & SDP_DO_EOF) {
+		link->eof = true;
+		if (link->sk)
+			sdp_sock_eof(link->sk);
+	}
+	if (actions & SDP_DO_GRACE)
+		set_tunable_timer(link, SDP_GRACE);
+	if ((actions & SDP_DO_RESET) && link->phase != SDP_LINK_DOWN)
+		sdp_count(link->seen.net, SDP_STAT_RESETS);
+	if (actions & (SDP_DO_RESET | SDP_DO_GONE))
+		sdp_link_down(link, actions & SDP_DO_FAIL ? failure : 0);
+	if (actions & SDP_DO_FAIL) {
+		link->error = failure;
+		tell_over(link, link->phase);
+	}
+	if (link->conn.state == SDP_ABORTING && !timer_pending(&link->timer))
+		set_timer(link, SDP_ABORT_TIME);
+	if (actions & SDP_DO_FIN)
+		sdp_link_event(link, SDP_EV_FIN);
+}
+
+/*
+ * A peer that takes little at a time can keep what nobody has for long.  So they
+ * have a limit, as TCP's have, and behind it there is no farewell.
+ */
+static atomic_t orphans;
+
+static bool count_orphan(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (!link->counted)
+		atomic_inc(&orphans);
+	link->counted = true;
+	return atomic_read(&orphans) <=
+	       sdp_tunable(link->seen.net, SDP_ORPHANS_MAX);
+}
+
+static void uncount_orphan(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	if (link->counted)
+		atomic_dec(&orphans);
+	link->counted = false;
+	spin_unlock_bh(&link->lock);
+}
+
+void sdp_link_reset(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	link->orphan = true;
+	link->more = false;
+	sdp_link_down(link, 0);
+	spin_unlock_bh(&link->lock);
+}
+
+void sdp_link_orphan(struct sdp_link *link, bool abort)
+{
+	spin_lock_bh(&link->lock);
+	link->orphan = true;
+	link->more = false;
+	if (link->open && !count_orphan(link)) {
+		sdp_count(link->seen.net, SDP_STAT_ORPHANS_DROPPED);
+		sdp_link_down(link, 0);
+	}
+	if (!link->open)
+		sdp_link_down(link, 0);
+	else if (abort)
+		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_ABORT));
+	else
+		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_CLOSE));
+	sdp_link_pump(link);
+	if (link->open && !timer_pending(&link->timer))
+		set_orphan_timer(link);
+	spin_unlock_bh(&link->lock);
+}
+
+/* MPA, by softwarp -------------------------------------------------------------------- */
+
+static void on_request(void *ctx, const struct swp_startup_peer *peer)
+{
+	sdp_link_event(ctx, SDP_EV_REQUEST);
+}
+
+static void on_done(void *ctx, int status, const struct swp_startup_peer *peer)
+{
+	struct sdp_link *link = ctx;
+
+	WRITE_ONCE(link->status, status);
+	sdp_link_event(link, SDP_EV_DONE);
+}
+
+static void on_disconnect(void *ctx)
+{
+	/* what the peer has sent is not all taken in yet; closed() follows */
+}
+
+static void on_closed(void *ctx, int error)
+{
+	struct sdp_link *link = ctx;
+
+	/* TCP has given up; all else is the peer's doing, whatever it is called */
+	if (error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH)
+		WRITE_ONCE(link->lost, -error);
+	sdp_link_event(link, SDP_EV_CLOSED);
+}
+
+static const struct swp_startup_ops ops = {
+	.request = on_request,
+	.done = on_done,
+	.disconnect = on_disconnect,
+	.closed = on_closed,
+};
+
+/* Section 8.1.1: who has received the last streaming octet initiates. */
+static int start_mpa(struct sdp_link *link)
+{
+	struct swp_startup_param p = {
+		.qp = link->qp,
+		.sock = link->tcp,
+		.role = link->connector ? SWP_STARTUP_RESPONDER :
+					  SWP_STARTUP_INITIATOR,
+		.p2p = SWP_STARTUP_P2P_OFF,
+		.ird = link->offer.ird,
+		.ord = link->offer.ord,
+		.ops = &ops,
+		.ctx = link,
+	};
+	struct swp_startup *s = link->dev->api->start(&p);
+
+	if (IS_ERR(s))
+		return PTR_ERR(s);
+	link->tcp = NULL;
+	link->startup = s;
+	return 0;
+}
+
+/* The socket beneath, while it is ours ------------------------------------------------- */
+
+static void tcp_event(struct sock *sk)
+{
+	struct sdp_link *link;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	link = __locked_read_sk_user_data_with_flags(sk, SK_USER_DATA_NOCOPY);
+	if (link)
+		sdp_link_event(link, SDP_EV_TCP);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+void sdp_link_hook(struct sdp_link *link)
+{
+	struct sock *sk = link->tcp->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	__rcu_assign_sk_user_data_with_flags(sk, link, SK_USER_DATA_NOCOPY);
+	sk->sk_state_change = tcp_event;
+	sk->sk_data_ready = tcp_event;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* tcp_event() does not run any more, and may not: others hang theirs to it next */
+static void unhook(struct sdp_link *link)
+{
+	struct sock *sk = link->tcp->sk;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	sdp_carrier_callbacks(sk);
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+}
+
+void sdp_link_drop_tcp(struct sdp_link *link)
+{
+	if (!link->tcp)
+		return;
+	unhook(link);
+	sock_release(link->tcp);
+	link->tcp = NULL;
+}
+
+static int names(struct sdp_link *link)
+{
+	int ret = 0;
+
+	/* the program goes by those that it knows */
+	if (link->open)
+		return 0;
+	/* that of a connector was known before */
+	if (!link->connector)
+		ret = kernel_getsockname(link->tcp,
+					 (struct sockaddr *)&link->local);
+	if (ret >= 0)
+		ret = kernel_getpeername(link->tcp,
+					 (struct sockaddr *)&link->remote);
+	if (link->listener && link->listener->port)
+		sdp_listener_name(link->listener, &link->local);
+	return ret < 0 ? ret : 0;
+}
+
+/* Set-up --------------------------------------------------------------------------------- */
+
+int sdp_link_join(struct sdp_link *link, struct sdp_device *dev)
+{
+	trace_sdp_setup(link, SDP_STEP_DEVICE, dev ? 0 : -ENETUNREACH);
+	if (!dev) {
+		sdp_count(link->seen.net, SDP_STAT_NO_DEVICE);
+		return -ENETUNREACH;
+	}
+	mutex_lock(&dev->mutex);
+	if (dev->leaving) {
+		mutex_unlock(&dev->mutex);
+		sdp_device_put(dev);
+		return -ENETDOWN;
+	}
+	link->dev = dev;
+	list_add_tail(&link->on_device, &dev->links);
+	mutex_unlock(&dev->mutex);
+	spin_lock_bh(&link->lock);
+	strscpy(link->seen.device, dev_name(&dev->ib->dev),
+		sizeof(link->seen.device));
+	spin_unlock_bh(&link->lock);
+	return 0;
+}
+
+static int tcp_create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
+{
+	struct ib_qp *qp = ib_create_qp(link->dev->pd, attr);
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp) == -ENOMEM ? -ENOBUFS : PTR_ERR(qp);
+	link->qp = qp;
+	/* programs share the device with what the kernel does over it */
+	return link->dev->api->owned_by(qp, link->seen.uid) ? -ENOBUFS : 0;
+}
+
+int sdp_link_make_qp(struct sdp_link *link)
+{
+	struct sdp_device *dev = link->dev;
+	struct ib_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr = SDP_TX_SLOTS + 1,
+			.max_recv_wr = SDP_RX_BUFS + 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	u32 ird, ord, sges;
+	int ret;
+
+	ret = sdp_device_depths(dev, &ird, &ord);
+	if (ret)
+		return ret;
+	/* one is for the headers */
+	sges = min_t(u32, dev->ib->attrs.max_send_sge, SDP_TX_PIECES + 1);
+	if (sges < 2 || dev->ib->attrs.max_qp_wr < attr.cap.max_recv_wr)
+		return -ENETUNREACH;
+	attr.cap.max_send_sge = sges;
+	link->tx_pieces = sges - 1;
+	link->offer = (struct sdp_offer){
+		.posted = SDP_RX_FIRST_BUFS,
+		.rcv_size = SDP_RX_FIRST_SIZE,
+		.want_size = SDP_RX_FIRST_SIZE,
+		.max_adverts = 1,
+		.ird = clamp_t(u32, ird, 1, 8),
+		.ord = clamp_t(u32, ord, 1, 8),
+	};
+	link->cq = ib_cq_pool_get(dev->ib, CQES, raw_smp_processor_id(),
+				  IB_POLL_SOFTIRQ);
+	if (IS_ERR(link->cq)) {
+		ret = PTR_ERR(link->cq);
+		link->cq = NULL;
+		return ret;
+	}
+	attr.send_cq = link->cq;
+	attr.recv_cq = link->cq;
+	ret = link->ops->create_qp(link, &attr);
+	return ret ?: sdp_link_alloc(link);
+}
+
+static int say_hello(struct sdp_link *link)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct sdp_msg hello;
+	struct kvec iov = {
+		.iov_base = link->hello, .iov_len = sizeof(link->hello),
+	};
+	int ret;
+
+	sdp_hello_make(&link->offer, &hello);
+	sdp_encode(link->layout, &hello, link->hello);
+	/* nothing was sent before it, so there is room for all of it */
+	ret = kernel_sendmsg(link->tcp, &msg, &iov, 1, iov.iov_len);
+	if (ret >= 0)
+		ret = ret == sizeof(link->hello) ? 0 : -ENOBUFS;
+	trace_sdp_setup(link, SDP_STEP_HELLO_SENT, ret);
+	return ret;
+}
+
+/* TCP is connected, or the Hello is there: everything else is to be made. */
+static int prepare(struct sdp_link *link)
+{
+	struct sock *sk = link->tcp->sk;
+	int ret;
+
+	ret = names(link);
+	if (!ret)
+		ret = sdp_link_join(link, sdp_device_find(sock_net(sk), sk));
+	return ret ?: sdp_link_make_qp(link);
+}
+
+/* From here on the socket is the device's. */
+static int start(struct sdp_link *link)
+{
+	int ret = 0;
+
+	unhook(link);
+	spin_lock_bh(&link->lock);
+	if (link->phase == SDP_LINK_DOWN)
+		ret = -ECONNABORTED;
+	else
+		link->phase = SDP_LINK_START;
+	sdp_link_stated(link);
+	spin_unlock_bh(&link->lock);
+	if (!ret)
+		ret = start_mpa(link);
+	trace_sdp_setup(link, SDP_STEP_MPA, ret);
+	return ret;
+}
+
+static int tcp_connected(struct sdp_link *link)
+{
+	struct sock *sk = link->tcp->sk;
+	int state = inet_sk_state_load(sk);
+
+	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+		return 0;
+	/* connect() has failed, and is to be tried again */
+	if (READ_ONCE(link->move) == SDP_MOVE_BOUND)
+		return 0;
+	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
+		return sock_error(sk) ?: -ECONNREFUSED;
+	trace_sdp_setup(link, SDP_STEP_TCP, 0);
+	/* a move has a limit as a whole */
+	if (!link->open)
+		sdp_link_limit_setup(link);
+	return prepare(link) ?: say_hello(link) ?: start(link);
+}
+
+/*
+ * Exactly the 32 octets of the Hello are read; what follows is MPA's.  1: they
+ * are all there, 0: not yet, or an error
+ */
+static int read_hello(struct sdp_link *link)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
+	struct kvec iov;
+	int ret;
+
+	/* to the end of what is there: an end of the stream is told only once */
+	while (link->hello_got < sizeof(link->hello)) {
+		iov.iov_base = link->hello + link->hello_got;
+		iov.iov_len = sizeof(link->hello) - link->hello_got;
+		ret = kernel_recvmsg(link->tcp, &msg, &iov, 1, iov.iov_len,
+				     MSG_DONTWAIT);
+		if (ret == -EAGAIN)
+			return 0;
+		if (ret <= 0)
+			return ret ?: -ECONNRESET;
+		link->hello_got += ret;
+	}
+	return 1;
+}
+
+static int bad_hello(struct sdp_link *link)
+{
+	sdp_count(link->seen.net, SDP_STAT_BAD_HELLO);
+	trace_sdp_setup(link, SDP_STEP_HELLO_TAKEN, -EPROTO);
+	return -EPROTO;
+}
+
+static int hear_hello(struct sdp_link *link)
+{
+	struct sdp_terms terms;
+	struct sdp_msg hello;
+	enum sdp_layout layout;
+	int ret;
+
+	ret = read_hello(link);
+	if (ret <= 0)
+		return ret;
+	if (!sdp_hello_layout(link->hello, &layout) ||
+	    sdp_decode(layout, link->hello, sizeof(link->hello), &hello))
+		return bad_hello(link);
+	if (!sdp_listener_admit(link))
+		return 0;
+	link->layout = layout;
+	ret = prepare(link);
+	if (ret)
+		return ret;
+	/* with the depths that the device has */
+	if (sdp_hello_check(&link->offer, &hello, &terms))
+		return bad_hello(link);
+	trace_sdp_setup(link, SDP_STEP_HELLO_TAKEN, 0);
+	link->offer.ird = terms.ird;
+	link->offer.ord = terms.ord;
+	spin_lock_bh(&link->lock);
+	sdp_conn_init(&link->conn, false, &link->offer, &terms);
+	spin_unlock_bh(&link->lock);
+	return start(link);
+}
+
+/* MPA's start-up is over. */
+static int started(struct sdp_link *link)
+{
+	struct sdp_out out = { .solicited = true };
+	int status = READ_ONCE(link->status);
+
+	trace_sdp_setup(link, SDP_STEP_MPA_DONE, status);
+	if (status)
+		return status;
+	spin_lock_bh(&link->lock);
+	if (link->phase == SDP_LINK_START && link->connector) {
+		link->phase = SDP_LINK_ACK;
+		sdp_link_stated(link);
+	} else if (link->phase == SDP_LINK_START) {
+		sdp_hello_ack_make(&link->offer, &out.msg);
+		sdp_link_send(link, &out);
+		trace_sdp_setup(link, SDP_STEP_ACK_SENT, 0);
+		if (link->phase == SDP_LINK_START)
+			sdp_link_up(link);
+	}
+	spin_unlock_bh(&link->lock);
+	return 0;
+}
+
+/* The end ------------------------------------------------------------------------------------ */
+
+/* All that has come is taken in first, so that a DisConn before it counts. */
+static void stream_closed(struct sdp_link *link)
+{
+	u32 actions;
+
+	if (link->qp)
+		ib_drain_qp(link->qp);
+	/* by a peer that has our SuspCommAck, and need not wait for us to do it */
+	if (test_and_clear_bit(SDP_EV_MOVE, &link->events)) {
+		sdp_move_event(link);
+		if (READ_ONCE(link->phase) != SDP_LINK_UP)
+			return;
+	}
+	spin_lock_bh(&link->lock);
+	if (link->phase == SDP_LINK_UP) {
+		actions = sdp_conn_input(&link->conn, SDP_IN_LLP_DOWN);
+		sdp_link_act(link, actions);
+		sdp_link_down(link, link->error);
+	} else {
+		sdp_link_down(link, READ_ONCE(link->lost) ?: ECONNRESET);
+	}
+	spin_unlock_bh(&link->lock);
+}
+
+static void tcp_close_stream(struct sdp_link *link)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
+
+	if (link->qp && ib_modify_qp(link->qp, &attr, IB_QP_STATE))
+		sdp_link_abort(link, link->error);
+}
+
+static void go_on(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
+static void tcp_destroy(struct sdp_link *link)
+{
+	if (link->qp) {
+		ib_drain_qp(link->qp);
+		ib_destroy_qp(link->qp);
+	}
+	if (link->startup)
+		link->dev->api->put(link->startup);
+	link->startup = NULL;
+}
+
+void sdp_link_leave(struct sdp_link *link)
+{
+	struct sdp_device *dev = link->dev;
+
+	link->ops->destroy(link);
+	if (link->cq)
+		ib_cq_pool_put(link->cq, CQES);
+	link->qp = NULL;
+	link->cq = NULL;
+	if (!dev)
+		return;
+	sdp_link_unmap(link);
+	mutex_lock(&dev->mutex);
+	list_del_init(&link->on_device);
+	mutex_unlock(&dev->mutex);
+	link->dev = NULL;
+	sdp_device_put(dev);
+}
+
+/* Nothing of the device, and nothing of TCP's, is left after this. */
+static void dismantle(struct sdp_link *link)
+{
+	sdp_seen_hide(&link->seen);
+	sdp_link_quiesce(link);
+	/* nobody sets them again */
+	stop_timer(link, &link->timer);
+	stop_timer(link, &link->nudge);
+	sdp_link_leave(link);
+	sdp_link_drop_tcp(link);
+	link->dismantled = true;
+	uncount_orphan(link);
+	sdp_listener_lost(link);
+	sdp_sock_unlinked(link);
+	/* that of sdp_link_start() */
+	sdp_link_put(link);
+}
+
+/* What a program is told of a set-up that failed */
+static int set_up_error(int ret)
+{
+	switch (ret) {
+	case -EPROTO:		/* not SDP, or not by the rules */
+	case -EBADMSG:
+	case -ENOTCONN:
+	case -EPIPE:
+		return -ECONNRESET;
+	}
+	return ret;
+}
+
+static int tcp_step(struct sdp_link *link)
+{
+	u8 phase = READ_ONCE(link->phase);
+	int ret = 0;
+
+	if (test_and_clear_bit(SDP_EV_TCP, &link->events) && link->tcp) {
+		if (phase == SDP_LINK_TCP)
+			ret = tcp_connected(link);
+		else if (phase == SDP_LINK_HELLO && !link->connector)
+			ret = hear_hello(link);
+	}
+	if (!ret && test_and_clear_bit(SDP_EV_REQUEST, &link->events))
+		ret = link->dev->api->accept(link->startup, NULL, 0);
+	if (!ret && test_and_clear_bit(SDP_EV_DONE, &link->events))
+		ret = started(link);
+	return ret;
+}
+
+const struct sdp_carrier_ops sdp_carrier_tcp = {
+	.step = tcp_step,
+	.create_qp = tcp_create_qp,
+	.fin = tcp_close_stream,
+	.destroy = tcp_destroy,
+};
+
+static void work(struct work_struct *work)
+{
+	struct sdp_link *link = container_of(work, struct sdp_link, work);
+	int ret, error;
+
+	if (!link->dismantled && READ_ONCE(link->phase) != SDP_LINK_DOWN) {
+		ret = link->ops->step(link);
+		/* a program that was connected knows of no set-up */
+		error = READ_ONCE(link->open) ? ECONNRESET : -set_up_error(ret);
+		if (ret)
+			sdp_link_abort(link, error);
+		/* before its end, which may have come already */
+		sdp_listener_look(link);
+		if (test_and_clear_bit(SDP_EV_PUMP, &link->events))
+			go_on(link);
+		if (test_and_clear_bit(SDP_EV_FIN, &link->events))
+			link->ops->fin(link);
+		if (test_and_clear_bit(SDP_EV_MOVE, &link->events))
+			sdp_move_event(link);
+		if (test_and_clear_bit(SDP_EV_CLOSED, &link->events))
+			stream_closed(link);
+	}
+	if (!link->dismantled && READ_ONCE(link->phase) == SDP_LINK_DOWN)
+		dismantle(link);
+	sdp_link_put(link);
+}
+
+void sdp_link_start(struct sdp_link *link)
+{
+	/* given back when nothing is left of it */
+	sdp_link_get(link);
+	/* the others know their ends already */
+	sdp_seen_show(&link->seen, link->ops == &sdp_carrier_tcp ?
+				   link->tcp->sk : NULL);
+	/* who can do without it does not wait as long as TCP would */
+	if (!link->connector || link->attempt)
+		sdp_link_limit_setup(link);
+	/* from here on it may end at any time */
+	if (link->tcp)
+		sdp_link_hook(link);
+}
+
+int sdp_link_init(void)
+{
+	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_UNBOUND, 0);
+	/* one of its own: programs can hold the locks of their listeners for long */
+	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
+	if (sdp_wq && sdp_listen_wq)
+		return 0;
+	if (sdp_wq)
+		destroy_workqueue(sdp_wq);
+	if (sdp_listen_wq)
+		destroy_workqueue(sdp_listen_wq);
+	return -ENOMEM;
+}
+
+void sdp_link_exit(void)
+{
+	destroy_workqueue(sdp_listen_wq);
+	destroy_workqueue(sdp_wq);
+	/* links are freed by RCU */
+	rcu_barrier();
+}

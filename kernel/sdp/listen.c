@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Listening, see listen.h.
+ */
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "family.h"
+#include "link.h"
+#include "listen.h"
+#include "sock.h"
+#include "stats.h"
+
+/* Carriers that are taken in without a pause */
+#define BUDGET	64
+/* Places that are paid for before somebody wants them */
+#define SPARE	4
+/* Until the next look for those who hold a place for too long */
+#define LOOK_TIME	(HZ / 2)
+
+static struct sdp_pm *pm_of(const struct sdp_listener *l)
+{
+	return &sdp_net(l->seen.net)->pm;
+}
+
+/* The sock that TCP has carriers for */
+static struct sock *tcp_of(const struct sdp_listener *l)
+{
+	return l->port ? l->port->sk : l->sk;
+}
+
+static void free_listener(struct sdp_listener *l)
+{
+	if (l->port)
+		sock_release(l->port);
+	sdp_seen_release(&l->seen);
+	sock_put(l->sk);
+	kfree_rcu(l, rcu);
+}
+
+static void free_later(struct work_struct *work)
+{
+	free_listener(container_of(work, struct sdp_listener, end));
+}
+
+static void last_put(struct kref *ref)
+{
+	free_listener(container_of(ref, struct sdp_listener, ref));
+}
+
+static void last_put_atomic(struct kref *ref)
+{
+	struct sdp_listener *l = container_of(ref, struct sdp_listener, ref);
+
+	queue_work(sdp_listen_wq, &l->end);
+}
+
+void sdp_listener_put(struct sdp_listener *l)
+{
+	kref_put(&l->ref, last_put);
+}
+
+void sdp_listener_put_atomic(struct sdp_listener *l)
+{
+	kref_put(&l->ref, last_put_atomic);
+}
+
+void sdp_listener_kick(struct sdp_listener *l)
+{
+	kref_get(&l->ref);
+	/* at once, if it was to be later */
+	if (mod_delayed_work(sdp_listen_wq, &l->work, 0))
+		sdp_listener_put(l);
+}
+
+static void look_later(struct sdp_listener *l)
+{
+	kref_get(&l->ref);
+	if (!queue_delayed_work(sdp_listen_wq, &l->work, LOOK_TIME))
+		sdp_listener_put(l);
+}
+
+/* A carrier waits in TCP's queue.  Children have this, too, until they are taken. */
+static void carrier_ready(struct sock *sk)
+{
+	struct sdp_listener *l;
+
+	rcu_read_lock();
+	l = sdp_sock_listener(sk);
+	if (!l) {
+		sdp_carrier_data_ready(sk);
+	} else if (kref_get_unless_zero(&l->ref)) {
+		if (mod_delayed_work(sdp_listen_wq, &l->work, 0))
+			sdp_listener_put(l);
+	}
+	rcu_read_unlock();
+}
+
+/* The same, for a port of its own */
+static void port_ready(struct sock *sk)
+{
+	struct sdp_listener *l;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	l = __locked_read_sk_user_data_with_flags(sk, SK_USER_DATA_NOCOPY);
+	if (l)
+		sdp_listener_kick(l);
+	else
+		sdp_carrier_data_ready(sk);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* Lists ------------------------------------------------------------------------ */
+
+static void enlist(struct sdp_listener *l, struct sdp_link *link, u8 list)
+{
+	lockdep_assert_held(&l->lock);
+	list_add_tail(&link->entry, &l->list[list]);
+	WRITE_ONCE(l->count[list], l->count[list] + 1);
+	link->listed = list;
+	link->since = jiffies;
+}
+
+static void delist(struct sdp_listener *l, struct sdp_link *link)
+{
+	lockdep_assert_held(&l->lock);
+	list_del_init(&link->entry);
+	WRITE_ONCE(l->count[link->listed], l->count[link->listed] - 1);
+	link->listed = SDP_NOT_LISTED;
+}
+
+static void move(struct sdp_listener *l, struct sdp_link *link, u8 list)
+{
+	delist(l, link);
+	enlist(l, link, list);
+}
+
+static struct sdp_link *oldest(struct sdp_listener *l, u8 list)
+{
+	lockdep_assert_held(&l->lock);
+	return list_first_entry_or_null(&l->list[list], struct sdp_link, entry);
+}
+
+/* Places ----------------------------------------------------------------------- */
+
+static u32 taken(const struct sdp_listener *l)
+{
+	return READ_ONCE(l->count[SDP_HALF_OPEN]) +
+	       READ_ONCE(l->count[SDP_READY]);
+}
+
+/* As TCP counts: the backlog and one more */
+static u32 most(const struct sdp_listener *l)
+{
+	return READ_ONCE(l->sk->sk_max_ack_backlog) + 1;
+}
+
+/* No more carriers, but for those that are silent already */
+static bool full(const struct sdp_listener *l)
+{
+	return taken(l) + READ_ONCE(l->count[SDP_WAITING]) >= most(l);
+}
+
+/*
+ * The listener pays for what stands for a place, until the socket that is
+ * accepted does: for those that are taken, and some more.  Locked.
+ */
+static void pay(struct sdp_listener *l)
+{
+	struct sock *sk = l->sk;
+	u32 want = min(taken(l) + READ_ONCE(l->count[SDP_WAITING]) + SPARE,
+		       most(l));
+	u32 has = l->charged;
+
+	sock_owned_by_me(sk);
+	while (has < want && __sk_mem_schedule(sk, SDP_LINK_COST, SK_MEM_RECV)) {
+		sk_mem_charge(sk, SDP_LINK_COST);
+		has++;
+	}
+	/* not back and forth with each of them */
+	while (has > want + SPARE) {
+		sk_mem_uncharge(sk, SDP_LINK_COST);
+		has--;
+	}
+	spin_lock_bh(&l->lock);
+	/* places may have been taken meanwhile, but no more than were paid */
+	l->charged = has;
+	spin_unlock_bh(&l->lock);
+}
+
+void sdp_listener_refund(struct sdp_listener *l)
+{
+	u32 has;
+
+	sock_owned_by_me(l->sk);
+	spin_lock_bh(&l->lock);
+	l->closed = true;
+	has = l->charged;
+	l->charged = 0;
+	spin_unlock_bh(&l->lock);
+	while (has--)
+		sk_mem_uncharge(l->sk, SDP_LINK_COST);
+}
+
+static bool free_place(const struct sdp_listener *l)
+{
+	lockdep_assert_held(&l->lock);
+	return taken(l) < min(most(l), l->charged);
+}
+
+bool sdp_listener_admit(struct sdp_link *link)
+{
+	struct sdp_listener *l = link->listener;
+	u8 list;
+
+	spin_lock_bh(&l->lock);
+	if (link->listed == SDP_SILENT)
+		move(l, link, free_place(l) && !l->count[SDP_WAITING] ?
+			      SDP_HALF_OPEN : SDP_WAITING);
+	list = link->listed;
+	spin_unlock_bh(&l->lock);
+	if (list == SDP_WAITING)
+		sdp_listener_kick(l);
+	return list == SDP_HALF_OPEN;
+}
+
+/* For those who wait, in their order */
+static void give_places(struct sdp_listener *l)
+{
+	struct sdp_link *link;
+
+	spin_lock_bh(&l->lock);
+	while (free_place(l) && (link = oldest(l, SDP_WAITING))) {
+		move(l, link, SDP_HALF_OPEN);
+		sdp_link_event(link, SDP_EV_TCP);
+	}
+	spin_unlock_bh(&l->lock);
+}
+
+/* End the oldest one of a list, if it is that old */
+static bool evict(struct sdp_listener *l, u8 list, unsigned long age)
+{
+	struct sdp_link *link;
+
+	spin_lock_bh(&l->lock);
+	link = oldest(l, list);
+	if (link && time_before(jiffies, link->since + age))
+		link = NULL;
+	if (link)
+		delist(l, link);
+	spin_unlock_bh(&l->lock);
+	if (!link)
+		return false;
+	sdp_count(link->seen.net, list == SDP_SILENT ? SDP_STAT_SILENT_DROPPED :
+						       SDP_STAT_STUCK_DROPPED);
+	sdp_link_abort(link, ECONNABORTED);
+	sdp_link_put(link);
+	return true;
+}
+
+/* Somebody waits because all places are taken, some by who does not go on. */
+static bool contested(const struct sdp_listener *l)
+{
+	return READ_ONCE(l->count[SDP_HALF_OPEN]) && full(l) &&
+	       (READ_ONCE(l->count[SDP_WAITING]) ||
+		READ_ONCE(tcp_of(l)->sk_ack_backlog));
+}
+
+/* Carriers --------------------------------------------------------------------- */
+
+/* The next carrier, as a socket of the kernel's; -EAGAIN: none. */
+static struct socket *next_carrier(struct sdp_listener *l)
+{
+	struct socket *sock;
+	struct sock *sk;
+	int ret;
+
+	ret = sock_create_lite(l->sk->sk_family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	sk = swp_prot_accept(tcp_of(l));
+	if (!sk) {
+		sock_release(sock);
+		return ERR_PTR(-EAGAIN);
+	}
+	lock_sock(sk);
+	sdp_carrier_forget(sk, sock);
+	sock_graft(sk, sock);
+	sock->state = SS_CONNECTED;
+	release_sock(sk);
+	return sock;
+}
+
+static void take_in(struct sdp_listener *l, struct socket *sock)
+{
+	struct sdp_link *link = sdp_link_new(l->sk, false, &sdp_carrier_tcp);
+	bool closed;
+
+	if (!link) {
+		sock_release(sock);
+		return;
+	}
+	sdp_link_over(link, sock);
+	/* whatever becomes of it meanwhile */
+	sdp_link_get(link);
+	kref_get(&l->ref);
+	link->listener = l;
+	spin_lock_bh(&l->lock);
+	sdp_link_start(link);
+	closed = l->closed;
+	/* with the reference of sdp_link_new() */
+	if (!closed)
+		enlist(l, link, SDP_SILENT);
+	spin_unlock_bh(&l->lock);
+	sdp_link_event(link, SDP_EV_TCP);
+	if (closed) {
+		sdp_link_abort(link, 0);
+		sdp_link_put(link);
+	}
+	sdp_link_put(link);
+}
+
+bool sdp_listener_enter(struct sdp_listener *l, struct sdp_link *link)
+{
+	bool room;
+
+	kref_get(&l->ref);
+	link->listener = l;
+	spin_lock_bh(&l->lock);
+	/* TCP's queue has as many, which are not taken in yet */
+	room = !l->closed && l->count[SDP_SILENT] + l->count[SDP_WAITING] <
+			     min_t(u32, most(l), SDP_SILENT_MAX);
+	if (room) {
+		sdp_link_get(link);
+		sdp_link_start(link);
+		enlist(l, link, SDP_SILENT);
+	}
+	spin_unlock_bh(&l->lock);
+	if (room) {
+		sdp_link_event(link, SDP_EV_TCP);
+		sdp_link_put(link);
+		return true;
+	}
+	sdp_count(link->seen.net, SDP_STAT_FULL_REFUSED);
+	link->listener = NULL;
+	sdp_listener_put(l);
+	return false;
+}
+
+/* True: there may be more. */
+static bool take_some(struct sdp_listener *l)
+{
+	struct socket *sock;
+	int i;
+
+	for (i = 0; i < BUDGET && !full(l) && !READ_ONCE(l->closed); i++) {
+		sock = next_carrier(l);
+		if (sock == ERR_PTR(-EAGAIN))
+			return false;
+		if (IS_ERR(sock)) {
+			look_later(l);
+			return false;
+		}
+		/* it may have been lowered */
+		while (READ_ONCE(l->count[SDP_SILENT]) >=
+		       sdp_tunable(l->seen.net, SDP_SILENT_MAX))
+			evict(l, SDP_SILENT, 0);
+		take_in(l, sock);
+	}
+	return i == BUDGET;
+}
+
+static void work(struct work_struct *work)
+{
+	struct sdp_listener *l = container_of(work, struct sdp_listener,
+					      work.work);
+	bool more = false;
+
+	lock_sock(l->sk);
+	if (!l->closed)
+		pay(l);
+	release_sock(l->sk);
+	give_places(l);
+	if (!READ_ONCE(l->closed))
+		more = take_some(l);
+	if (contested(l) &&
+	    evict(l, SDP_HALF_OPEN,
+		  sdp_tunable_jiffies(l->seen.net, SDP_PLACE_TIME)))
+		more = true;
+	/* for a place, or for memory */
+	if (contested(l) || READ_ONCE(l->count[SDP_WAITING]))
+		look_later(l);
+	if (more)
+		sdp_listener_kick(l);
+	sdp_listener_put(l);
+}
+
+/* A port at the program's address, with which peers that know it do SDP */
+static struct socket *make_port(struct sock *sk)
+{
+	struct socket *sock;
+	union sdp_end at;
+	int ret;
+
+	ret = sock_create_kern(sock_net(sk), sk->sk_family, SOCK_STREAM,
+			       IPPROTO_TCP, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	swp_sk_hold_net(sock->sk);
+	sdp_sock_inherit(sock->sk, sk);
+	/* else it might be one that another program has as well */
+	sock->sk->sk_reuse = SK_NO_REUSE;
+	sock->sk->sk_reuseport = 0;
+	sdp_end_of(&at, sk, false);
+	if (at.any.sa_family == AF_INET6)
+		at.in6.sin6_port = 0;
+	else
+		at.in.sin_port = 0;
+	ret = kernel_bind(sock, swp_sockaddr_arg(&at), sdp_end_len(&at));
+	if (ret) {
+		sock_release(sock);
+		return ERR_PTR(ret);
+	}
+	return sock;
+}
+
+static void hook(struct sdp_listener *l)
+{
+	struct sock *sk = tcp_of(l);
+
+	write_lock_bh(&sk->sk_callback_lock);
+	l->data_ready = l->sk->sk_data_ready;
+	if (l->port)
+		__rcu_assign_sk_user_data_with_flags(sk, l, SK_USER_DATA_NOCOPY);
+	sk->sk_data_ready = l->port ? port_ready : carrier_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* No carriers from now on; those of the program's own socket end with TCP's. */
+static void close_port(struct sdp_listener *l)
+{
+	struct sock *sk = tcp_of(l);
+
+	if (!l->port)
+		return;
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	write_unlock_bh(&sk->sk_callback_lock);
+	/* the work item may still look at it; links hold the listener for longer */
+	kernel_sock_shutdown(l->port, SHUT_RDWR);
+	sdp_pm_close(pm_of(l));
+}
+
+struct sdp_listener *sdp_listener_new(struct sock *sk, bool own_port)
+{
+	struct sdp_listener *l = kzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
+	int ret = -ENOMEM;
+	int i;
+
+	if (!l)
+		return ERR_PTR(ret);
+	if (sdp_seen_reserve(&l->seen, SDP_SEEN_LISTENER, sk))
+		goto err_free;
+	if (own_port) {
+		ret = sdp_pm_open(pm_of(l));
+		if (ret)
+			goto err_seen;
+		l->port = make_port(sk);
+		if (IS_ERR(l->port)) {
+			ret = PTR_ERR(l->port);
+			goto err_pm;
+		}
+	}
+	kref_init(&l->ref);
+	spin_lock_init(&l->lock);
+	for (i = SDP_SILENT; i < SDP_LISTS; i++)
+		INIT_LIST_HEAD(&l->list[i]);
+	INIT_DELAYED_WORK(&l->work, work);
+	sdp_cma_prepare(l);
+	INIT_WORK(&l->end, free_later);
+	sock_hold(sk);
+	l->sk = sk;
+	sdp_seen_show(&l->seen, sk);
+	hook(l);
+	return l;
+
+err_pm:
+	sdp_pm_close(pm_of(l));
+err_seen:
+	sdp_seen_release(&l->seen);
+err_free:
+	kfree(l);
+	return ERR_PTR(ret);
+}
+
+int sdp_listener_open(struct sdp_listener *l)
+{
+	struct sdp_service *s = &l->service;
+	int ret;
+
+	sock_owned_by_me(l->sk);
+	/* for good, and before there are carriers that have it from here */
+	if (!s->port) {
+		sdp_end_of(&s->at, l->sk, false);
+		s->v6only = ipv6_only_sock(l->sk);
+		s->bound_dev = READ_ONCE(l->sk->sk_bound_dev_if);
+		s->port = inet_sk(tcp_of(l))->inet_num;
+	}
+	if (l->port) {
+		ret = kernel_listen(l->port,
+				    READ_ONCE(l->sk->sk_max_ack_backlog));
+		if (ret)
+			return ret;
+	}
+	sdp_pm_publish(pm_of(l), s);
+	/* there may be room for more now */
+	sdp_listener_kick(l);
+	return 0;
+}
+
+void sdp_listener_name(const struct sdp_listener *l,
+		       struct sockaddr_storage *local)
+{
+	__be16 port = htons(sdp_end_port(&l->service.at));
+
+	if (local->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)local)->sin6_port = port;
+	else
+		((struct sockaddr_in *)local)->sin_port = port;
+}
+
+void sdp_listener_close(struct sdp_listener *l)
+{
+	struct sdp_link *link, *next;
+	LIST_HEAD(links);
+	int i;
+
+	sdp_pm_withdraw(pm_of(l), &l->service);
+	close_port(l);
+	sdp_seen_hide(&l->seen);
+	sdp_cma_unlisten(l);
+	spin_lock_bh(&l->lock);
+	l->closed = true;
+	for (i = SDP_SILENT; i < SDP_LISTS; i++) {
+		list_splice_tail_init(&l->list[i], &links);
+		WRITE_ONCE(l->count[i], 0);
+	}
+	/* each is off the lists before its work item can look */
+	list_for_each_entry_safe(link, next, &links, entry)
+		link->listed = SDP_NOT_LISTED;
+	spin_unlock_bh(&l->lock);
+	list_for_each_entry_safe(link, next, &links, entry) {
+		list_del_init(&link->entry);
+		sdp_link_orphan(link, true);
+		sdp_link_put(link);
+	}
+	if (cancel_delayed_work(&l->work))
+		sdp_listener_put(l);
+	/* what holds it now lets go of it soon */
+	sdp_listener_put(l);
+}
+
+bool sdp_listener_ready(struct sdp_listener *l)
+{
+	return !list_empty_careful(&l->list[SDP_READY]);
+}
+
+struct sdp_link *sdp_listener_take(struct sdp_listener *l)
+{
+	struct sdp_link *link;
+
+	spin_lock_bh(&l->lock);
+	link = oldest(l, SDP_READY);
+	if (link)
+		delist(l, link);
+	spin_unlock_bh(&l->lock);
+	if (link)
+		sdp_listener_kick(l);
+	return link;
+}
+
+void sdp_listener_look(struct sdp_link *link)
+{
+	struct sdp_listener *l = link->listener;
+	bool moved = false;
+
+	if (!l || READ_ONCE(link->phase) != SDP_LINK_UP)
+		return;
+	spin_lock_bh(&l->lock);
+	if (link->listed == SDP_HALF_OPEN) {
+		move(l, link, SDP_READY);
+		moved = true;
+	}
+	spin_unlock_bh(&l->lock);
+	if (moved)
+		l->data_ready(l->sk);
+}
+
+void sdp_listener_lost(struct sdp_link *link)
+{
+	struct sdp_listener *l = link->listener;
+	bool mine;
+
+	if (!l)
+		return;
+	spin_lock_bh(&l->lock);
+	/* one that is ready is accepted all the same, with what it has received */
+	mine = link->listed != SDP_NOT_LISTED && link->listed != SDP_READY;
+	if (mine)
+		delist(l, link);
+	spin_unlock_bh(&l->lock);
+	link->listener = NULL;
+	if (mine) {
+		sdp_listener_kick(l);
+		sdp_link_put(link);
+	}
+	sdp_listener_put(l);
+}

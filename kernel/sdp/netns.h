@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What a network namespace has of its own: what can be set, counters, and the list
+ * of its connections and listeners, which /proc/net/softwarp_sdp shows.
+ */
+#ifndef SDP_NETNS_H
+#define SDP_NETNS_H
+
+#include <linux/uidgid.h>
+#include <linux/xarray.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_verbs.h>
+
+#include "ends.h"
+#include "pm.h"
+#include "sysctl.h"
+
+struct ctl_table;
+struct ctl_table_header;
+struct sdp_stats;
+struct sock;
+
+enum sdp_seen_kind {
+	SDP_SEEN_LINK,
+	SDP_SEEN_LISTENER,
+};
+
+/*
+ * What is on the list; a part of struct sdp_link and struct sdp_listener, which are
+ * freed by RCU.  From sdp_seen_show() on, readers look at it at any time.
+ */
+struct sdp_seen {
+	struct net *net;		/* with a reference */
+	u32 id;				/* on the list; 0: none */
+	u8 kind;			/* enum sdp_seen_kind */
+	kuid_t uid;			/* of who has made it */
+	union sdp_end local, remote;	/* of a link, for good */
+	char device[IB_DEVICE_NAME_MAX];	/* under sdp_link.lock */
+};
+
+struct sdp_net {
+	struct xarray seen;		/* struct sdp_seen, by sdp_seen.id */
+	u32 next;			/* id, likely */
+	struct sdp_stats __percpu *stats;
+	int tunable[SDP_TUNABLES];	/* enum sdp_tunable */
+	struct ctl_table *table;
+	struct ctl_table_header *sysctl;
+	struct sdp_pm pm;
+};
+
+struct sdp_net *sdp_net(const struct net *net);
+int sdp_netns_init(void);
+void sdp_netns_exit(void);
+
+/*
+ * sdp_seen_reserve - a place on the list, where nobody sees it yet
+ * @sk: of TCP; the namespace is its, and the user
+ * Process context.
+ */
+int sdp_seen_reserve(struct sdp_seen *s, enum sdp_seen_kind kind,
+		     const struct sock *sk);
+/*
+ * Be seen, with the addresses of that sock of TCP's, or NULL: as they are.  Any
+ * context.
+ */
+void sdp_seen_show(struct sdp_seen *s, const struct sock *sk);
+/* Never again; twice does no harm. */
+void sdp_seen_hide(struct sdp_seen *s);
+/* The end of it, with the reference to the namespace */
+void sdp_seen_release(struct sdp_seen *s);
+
+/* proc.c */
+int sdp_proc_init(struct net *net);
+void sdp_proc_exit(struct net *net);
+
+#endif /* SDP_NETNS_H */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Socket options of the level SOL_SDP.  The socket is locked; @link is NULL where
+ * it has none.  They return what the system call does.
+ */
+#ifndef SDP_OPTION_H
+#define SDP_OPTION_H
+
+#include <linux/sockptr.h>
+#include <net/sock.h>
+
+struct sdp_link;
+
+int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
+		   sockptr_t val, unsigned int len);
+int sdp_option_get(struct sock *sk, struct sdp_link *link, int name,
+		   char __user *val, int __user *len);
+
+#endif /* SDP_OPTION_H */

@@ -1,0 +1,1321 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The program's socket and its calls, see sock.h.
+ */
+#include <linux/poll.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+#include <net/ipv6.h>
+
+#include "auto.h"
+#include "carrier.h"
+#include "cma.h"
+#include "compat.h"
+#include "family.h"
+#include "link.h"
+#include "listen.h"
+#include "netns.h"
+#include "option.h"
+#include "sock.h"
+#include "stats.h"
+#include "stream.h"
+#include "uapi/softwarp_sdp.h"
+
+/* A call goes on as TCP's, on the same socket; no errno */
+#define BY_TCP	1
+
+/* The link of a socket that the caller has locked, with a reference, or NULL */
+static struct sdp_link *link_of(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_link *link;
+
+	link = ss ? rcu_dereference_protected(ss->link, lockdep_sock_is_held(sk)) :
+		    NULL;
+	if (link)
+		sdp_link_get(link);
+	return link;
+}
+
+static struct sdp_listener *listener_of(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+
+	return ss ? rcu_dereference_protected(ss->listener,
+					      lockdep_sock_is_held(sk)) : NULL;
+}
+
+/* All of its calls are TCP's. */
+static bool is_tcp(const struct sock *sk)
+{
+	const struct sdp_sock *ss = sdp_sk(sk);
+
+	return !ss || (READ_ONCE(ss->tcp) && !rcu_access_pointer(ss->listener));
+}
+
+struct sdp_listener *sdp_sock_listener(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+
+	return ss ? rcu_dereference(ss->listener) : NULL;
+}
+
+/* Memory ------------------------------------------------------------------------ */
+
+/* The receive buffers of a link, for as long as the socket has one */
+static int charge(struct sock *sk)
+{
+	if (!__sk_mem_schedule(sk, SDP_LINK_COST, SK_MEM_RECV))
+		return -ENOBUFS;
+	sk_mem_charge(sk, SDP_LINK_COST);
+	return 0;
+}
+
+/*
+ * Octets that have left are not the socket's any more, and what has come in addition
+ * is.  Locked, or in softirq.
+ */
+static void settle(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_link *link;
+	int octets, more;
+
+	if (!ss)
+		return;
+	rcu_read_lock();
+	link = rcu_dereference(ss->link);
+	octets = link ? atomic_xchg(&link->tx_done, 0) : 0;
+	more = link ? atomic_xchg(&link->rx_more, 0) : 0;
+	if (more && __sk_mem_schedule(sk, more, SK_MEM_RECV)) {
+		sk_mem_charge(sk, more);
+		link->charged += more;
+	}
+	if (link && READ_ONCE(link->next_carrier))
+		sdp_link_use_next(link);
+	rcu_read_unlock();
+	if (!octets)
+		return;
+	sk_wmem_queued_add(sk, -octets);
+	sk_mem_uncharge(sk, octets);
+	sk->sk_write_space(sk);
+}
+
+void sdp_sock_sent(struct sock *sk)
+{
+	bh_lock_sock(sk);
+	/* else who has it does that when it lets go of it */
+	if (!sock_owned_by_user(sk))
+		settle(sk);
+	bh_unlock_sock(sk);
+}
+
+static void release_cb(struct sock *sk)
+{
+	settle(sk);
+	sdp_tcp_prot(sk)->release_cb(sk);
+}
+
+/* Links ----------------------------------------------------------------------------- */
+
+void sdp_sock_up(struct sock *sk, struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	WRITE_ONCE(sdp_sk(sk)->undecided, false);
+	sk->sk_state_change(sk);
+	sk_wake_async(sk, SOCK_WAKE_IO, POLL_OUT);
+}
+
+void sdp_sock_eof(struct sock *sk)
+{
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | RCV_SHUTDOWN);
+	sk->sk_state_change(sk);
+	sk_wake_async(sk, SOCK_WAKE_WAITD,
+		      sk->sk_shutdown == SHUTDOWN_MASK ? POLL_HUP : POLL_IN);
+}
+
+void sdp_sock_urgent(struct sock *sk)
+{
+	/* accept() may be giving it its file */
+	read_lock_bh(&sk->sk_callback_lock);
+	sk_send_sigurg(sk);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+void sdp_sock_over(struct sock *sk, struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	/* of a reset behind the end of the peer's octets only who sends learns */
+	if (link->error == ECONNRESET && link->eof &&
+	    !(sk->sk_shutdown & SEND_SHUTDOWN))
+		WRITE_ONCE(sk->sk_err, EPIPE);
+	else if (link->error)
+		WRITE_ONCE(sk->sk_err, link->error);
+	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
+}
+
+void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->error)
+		sk_error_report(sk);
+	sk->sk_state_change(sk);
+	sk_wake_async(sk, SOCK_WAKE_WAITD, POLL_HUP);
+}
+
+/* Under link->lock as well, because the link does the same. */
+static void shut(struct sock *sk, struct sdp_link *link, u8 mask)
+{
+	lockdep_assert_held(&link->lock);
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | mask);
+}
+
+/* More than TCP begins with: it has a window to learn from, we have buffers. */
+static void grow_sndbuf(struct sock *sk)
+{
+	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
+
+	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
+		return;
+	WRITE_ONCE(sk->sk_sndbuf,
+		   max(sk->sk_sndbuf, min_t(int, most, SDP_TX_SLOTS * SDP_RX_SIZE)));
+}
+
+/* Give a locked socket its link; takes over the reference. */
+static int attach(struct sock *sk, struct sdp_link *link)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	int ret;
+
+	ret = charge(sk);
+	if (ret)
+		return ret;
+	link->charged = SDP_LINK_COST;
+	grow_sndbuf(sk);
+	spin_lock_bh(&link->lock);
+	sock_hold(sk);
+	link->sk = sk;
+	link->nodelay = tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
+	rcu_assign_pointer(ss->link, link);
+	sdp_link_skip(link);
+	sdp_link_pump(link);
+	/* of one that was ready for a while */
+	if (link->eof)
+		sdp_sock_eof(sk);
+	if (link->phase == SDP_LINK_DOWN || link->error) {
+		link->told = true;
+		sdp_sock_over(sk, link);
+		sdp_sock_wake_over(sk, link);
+	}
+	spin_unlock_bh(&link->lock);
+	return 0;
+}
+
+/* The other way; the device must be done with it, or with its sending at least. */
+static void detach(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_link *link;
+
+	link = rcu_dereference_protected(ss->link, lockdep_sock_is_held(sk));
+	if (!link)
+		return;
+	spin_lock_bh(&link->lock);
+	link->sk = NULL;
+	spin_unlock_bh(&link->lock);
+	RCU_INIT_POINTER(ss->link, NULL);
+	sk_mem_uncharge(sk, sk->sk_wmem_queued + link->charged);
+	link->charged = 0;
+	sk_wmem_queued_add(sk, -sk->sk_wmem_queued);
+	sdp_link_put(link);
+	/* the caller has another one */
+	sock_put(sk);
+}
+
+/* The last of a socket whose program has closed it */
+static void bury(struct sock *sk)
+{
+	lock_sock(sk);
+	detach(sk);
+	release_sock(sk);
+	sdp_tcp_prot(sk)->close(sk, 0);
+}
+
+void sdp_sock_unlinked(struct sdp_link *link)
+{
+	struct sock *sk;
+
+	spin_lock_bh(&link->lock);
+	link->unlinked = true;
+	sk = link->bury ? link->sk : NULL;
+	if (sk)
+		sock_hold(sk);
+	spin_unlock_bh(&link->lock);
+	if (!sk)
+		return;
+	bury(sk);
+	sock_put(sk);
+}
+
+/* struct proto ------------------------------------------------------------------------ */
+
+static int init(struct sock *sk)
+{
+	struct sdp_sock *ss;
+	int ret;
+
+	/* before anything can be sent: it is what packets carry */
+	sk->sk_protocol = IPPROTO_TCP;
+	ret = sdp_tcp_prot(sk)->init(sk);
+	if (ret)
+		return ret;
+	/* octets are copied */
+	if (sk->sk_socket)
+		clear_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags);
+	ss = kzalloc(sizeof(*ss), GFP_KERNEL_ACCOUNT);
+	if (!ss)
+		return -ENOMEM;
+	ss->layout = sdp_tunable(sock_net(sk), SDP_LAYOUT_DEFAULT);
+	ss->policy = sdp_tunable(sock_net(sk), SDP_POLICY_DEFAULT);
+	__rcu_assign_sk_user_data_with_flags(sk, ss, SK_USER_DATA_NOCOPY);
+	return 0;
+}
+
+static void destroy(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+
+	if (ss) {
+		rcu_assign_sk_user_data(sk, NULL);
+		kfree_rcu(ss, rcu);
+	}
+	sdp_tcp_prot(sk)->destroy(sk);
+}
+
+/* Take the listener from a locked socket; sdp_listener_close() is the caller's. */
+static struct sdp_listener *take_listener(struct sock *sk)
+{
+	struct sdp_listener *l = listener_of(sk);
+
+	if (!l)
+		return NULL;
+	RCU_INIT_POINTER(sdp_sk(sk)->listener, NULL);
+	sk->sk_kern_sock = 0;
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_data_ready = l->data_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+	sdp_listener_refund(l);
+	return l;
+}
+
+/* The socket may have ceased to listen, or is closed. */
+static void stop_listening(struct sock *sk, bool closing)
+{
+	struct sdp_listener *l = NULL;
+
+	lock_sock(sk);
+	if (closing || sk->sk_state != TCP_LISTEN)
+		l = take_listener(sk);
+	release_sock(sk);
+	if (!l)
+		return;
+	sdp_listener_close(l);
+	/* who was woken before has seen a listener still */
+	if (!closing)
+		sk->sk_state_change(sk);
+}
+
+static void close(struct sock *sk, long timeout)
+{
+	struct sdp_link *link;
+	bool done;
+
+	stop_listening(sk, true);
+	lock_sock(sk);
+	sdp_sock_attempt(sk, NULL);
+	link = link_of(sk);
+	if (!link) {
+		release_sock(sk);
+		sdp_tcp_prot(sk)->close(sk, timeout);
+		return;
+	}
+	spin_lock_bh(&link->lock);
+	shut(sk, link, SHUTDOWN_MASK);
+	spin_unlock_bh(&link->lock);
+	/* RFC 2525 2.17, as TCP does: what was not read is a reason to abort */
+	sdp_link_orphan(link, READ_ONCE(link->rx_octets) ||
+			(sock_flag(sk, SOCK_LINGER) && !sk->sk_lingertime));
+	if (timeout)
+		sdp_stream_wait_close(sk, link, timeout);
+	sock_hold(sk);
+	sock_orphan(sk);
+	spin_lock_bh(&link->lock);
+	done = link->unlinked;
+	if (!done)
+		link->bury = true;
+	spin_unlock_bh(&link->lock);
+	release_sock(sk);
+	if (done)
+		bury(sk);
+	sock_put(sk);
+	sdp_link_put(link);
+}
+
+/* SO_KEEPALIVE, which is set behind this; the socket is locked. */
+static void keepalive(struct sock *sk, int on)
+{
+	struct sdp_link *link = link_of(sk);
+
+	/* a program of BPF must not sleep: the next octets that are sent will tell */
+	if (link && !has_current_bpf_ctx())
+		sdp_carrier_keepalive(link->carrier, on);
+	if (link)
+		sdp_link_put(link);
+	sdp_tcp_prot(sk)->keepalive(sk, on);
+}
+
+#ifdef CONFIG_BPF_SYSCALL
+/* A sockmap would put TCP's calls before ours. */
+static int refuse_psock(struct sock *sk, struct sk_psock *psock, bool restore)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
+/* Calls of the program ------------------------------------------------------------------- */
+
+/* What TCP's tables would not free */
+static void forget(struct sock *sk)
+{
+	struct sdp_sock *ss;
+
+	lock_sock(sk);
+	ss = sdp_sk(sk);
+	if (ss && ss->tcp)
+		rcu_assign_sk_user_data(sk, NULL);
+	else
+		ss = NULL;
+	release_sock(sk);
+	if (ss)
+		kfree_rcu(ss, rcu);
+}
+
+static int sdp_release(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+
+	if (!sk)
+		return 0;
+	/* before TCP looks at what is the kernel's */
+	stop_listening(sk, true);
+	forget(sk);
+	return sdp_tcp_ops(sock->sk)->release(sock);
+}
+
+static int sdp_bind(struct socket *sock, struct swp_sockaddr *addr, int len)
+{
+	struct sdp_sock *ss = sdp_sk(sock->sk);
+
+	if (ss && (rcu_access_pointer(ss->link) || READ_ONCE(ss->attempt)))
+		return -EINVAL;
+	return sdp_tcp_ops(sock->sk)->bind(sock, addr, len);
+}
+
+void sdp_sock_inherit(struct sock *to, const struct sock *from)
+{
+	to->sk_reuse = from->sk_reuse;
+	to->sk_reuseport = from->sk_reuseport;
+	to->sk_bound_dev_if = from->sk_bound_dev_if;
+	to->sk_mark = from->sk_mark;
+	to->sk_priority = from->sk_priority;
+	to->sk_max_pacing_rate = from->sk_max_pacing_rate;
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	to->sk_ll_usec = from->sk_ll_usec;
+#endif
+	sock_valbool_flag(to, SOCK_LOCALROUTE, sock_flag(from, SOCK_LOCALROUTE));
+	inet_sk(to)->tos = inet_sk(from)->tos;
+	inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl;
+	inet_sk(to)->local_port_range = inet_sk(from)->local_port_range;
+	swp_inet_inherit(to, from);
+	inet_csk(to)->icsk_syn_retries = inet_csk(from)->icsk_syn_retries;
+#if IS_ENABLED(CONFIG_IPV6)
+	to->sk_ipv6only = from->sk_ipv6only;
+	if (to->sk_family == AF_INET6) {
+		inet6_sk(to)->hop_limit = inet6_sk(from)->hop_limit;
+		inet6_sk(to)->tclass = inet6_sk(from)->tclass;
+	}
+#endif
+}
+
+/* ... and more that an accepted one has from its listener */
+static void inherit_all(struct sock *to, const struct sock *from)
+{
+	sdp_sock_inherit(to, from);
+	/* but this, as TCP has it */
+	to->sk_priority = 0;
+	to->sk_sndtimeo = from->sk_sndtimeo;
+	to->sk_rcvtimeo = from->sk_rcvtimeo;
+	to->sk_rcvlowat = from->sk_rcvlowat;
+	to->sk_lingertime = from->sk_lingertime;
+	to->sk_userlocks = from->sk_userlocks & (SOCK_SNDBUF_LOCK |
+						 SOCK_RCVBUF_LOCK);
+	to->sk_sndbuf = from->sk_sndbuf;
+	to->sk_rcvbuf = from->sk_rcvbuf;
+	tcp_sk(to)->nonagle = tcp_sk(from)->nonagle;
+	tcp_sk(to)->linger2 = tcp_sk(from)->linger2;
+	tcp_sk(to)->notsent_lowat = tcp_sk(from)->notsent_lowat;
+	tcp_sk(to)->keepalive_time = tcp_sk(from)->keepalive_time;
+	tcp_sk(to)->keepalive_intvl = tcp_sk(from)->keepalive_intvl;
+	tcp_sk(to)->keepalive_probes = tcp_sk(from)->keepalive_probes;
+	inet_csk(to)->icsk_user_timeout = inet_csk(from)->icsk_user_timeout;
+	sock_valbool_flag(to, SOCK_KEEPOPEN, sock_flag(from, SOCK_KEEPOPEN));
+	sock_valbool_flag(to, SOCK_LINGER, sock_flag(from, SOCK_LINGER));
+	sock_valbool_flag(to, SOCK_URGINLINE, sock_flag(from, SOCK_URGINLINE));
+}
+
+/*
+ * As bind() does for an address that the program has bound.  Its rights were
+ * looked at then, and it may have given them up since.
+ */
+static int bind_as(struct sock *to, const struct sock *from)
+{
+	u16 port = inet_sk(from)->inet_num;
+	int ret = 0;
+
+	lock_sock(to);
+	inet_sk(to)->inet_rcv_saddr = inet_sk(from)->inet_rcv_saddr;
+	inet_sk(to)->inet_saddr = inet_sk(from)->inet_saddr;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (to->sk_family == AF_INET6) {
+		to->sk_v6_rcv_saddr = from->sk_v6_rcv_saddr;
+		inet6_sk(to)->saddr = inet6_sk(from)->saddr;
+	}
+#endif
+	to->sk_userlocks |= from->sk_userlocks & (SOCK_BINDADDR_LOCK |
+						  SOCK_BINDPORT_LOCK);
+	if (port) {
+		/* the port is the program's: no conflict with itself */
+		to->sk_reuse = SK_FORCE_REUSE;
+		ret = to->sk_prot->get_port(to, port);
+		inet_sk(to)->inet_sport = htons(inet_sk(to)->inet_num);
+	}
+	release_sock(to);
+	/* as bind() says it */
+	return ret ? -EADDRINUSE : 0;
+}
+
+struct socket *sdp_sock_carrier(struct sock *sk)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(sock_net(sk), sk->sk_family, SOCK_STREAM,
+			       IPPROTO_TCP, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	swp_sk_hold_net(sock->sk);
+	sdp_sock_inherit(sock->sk, sk);
+	ret = bind_as(sock->sk, sk);
+	if (ret) {
+		sock_release(sock);
+		return ERR_PTR(ret);
+	}
+	return sock;
+}
+
+int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
+		    const union sdp_end *to, int len, struct sdp_attempt *a)
+{
+	union sdp_end at = *to;
+	struct sdp_ends ends;
+	struct sdp_link *link;
+	bool by_cm;
+	int ret;
+
+	sock_owned_by_me(sk);
+	/* who is asked is asked for a TCP port */
+	by_cm = !a && sdp_cma_way(carrier->sk, &at.any, len, &ends);
+	link = sdp_link_new(sk, true,
+			    by_cm ? &sdp_carrier_cm : &sdp_carrier_tcp);
+	if (!link) {
+		sock_release(carrier);
+		return -ENOMEM;
+	}
+	if (by_cm)
+		link->tcp = carrier;
+	else
+		sdp_link_over(link, carrier);
+	link->layout = sdp_sk(sk)->layout;
+	if (a) {
+		kref_get(&a->ref);
+		link->attempt = a;
+	}
+	/* that of an earlier attempt */
+	sk->sk_err = 0;
+	ret = attach(sk, link);
+	if (ret) {
+		sdp_link_put(link);
+		sock_release(carrier);
+		return ret;
+	}
+	if (by_cm) {
+		ret = sdp_cma_connect(link, &ends);
+		if (!ret)
+			return 0;
+	} else {
+		sdp_carrier_prepare(carrier->sk, sk);
+		ret = kernel_connect(carrier, swp_sockaddr_arg(&at), len,
+				     O_NONBLOCK);
+	}
+	if (!by_cm && (ret == -EINPROGRESS || !ret)) {
+		/* the address is chosen already */
+		kernel_getsockname(carrier, (struct sockaddr *)&link->local);
+		sdp_link_start(link);
+		sdp_link_event(link, SDP_EV_TCP);
+		return 0;
+	}
+	detach(sk);
+	sock_release(carrier);
+	return ret;
+}
+
+int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	union sdp_end at = *to;
+
+	sock_owned_by_me(sk);
+	sdp_family_forget(sk);
+	ss->reason = reason;
+	WRITE_ONCE(ss->tcp, true);
+	WRITE_ONCE(ss->undecided, false);
+	sdp_count_reason(sock_net(sk), reason);
+	return sk->sk_prot->connect(sk, swp_sockaddr_arg(&at), len);
+}
+
+void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_attempt *old = ss->attempt;
+
+	sock_owned_by_me(sk);
+	WRITE_ONCE(ss->attempt, a);
+	WRITE_ONCE(ss->undecided, !!a);
+	if (!old)
+		return;
+	sdp_attempt_cancel(old);
+	sdp_attempt_put(old);
+}
+
+void sdp_sock_unlink(struct sock *sk)
+{
+	struct sdp_link *link = link_of(sk);
+
+	if (!link)
+		return;
+	sdp_link_reset(link);
+	detach(sk);
+	sdp_link_put(link);
+}
+
+void sdp_sock_decided(struct sock *sk, int error)
+{
+	sock_owned_by_me(sk);
+	sdp_sock_attempt(sk, NULL);
+	if (error) {
+		WRITE_ONCE(sk->sk_err, -error);
+		sk_error_report(sk);
+	}
+	/* who has waited for one of them waits for the other one now, if at all */
+	sk->sk_state_change(sk);
+}
+
+/* The programs of a cgroup, which TCP would run; they may change the address. */
+static int pre_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
+{
+	return BPF_CGROUP_PRE_CONNECT_ENABLED(sk) ?
+		       sk->sk_prot->pre_connect(sk, addr, len) : 0;
+}
+
+static int begin_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct socket *carrier;
+	union sdp_end to = {};
+	int ret;
+
+	/* TCP has let it go, after a connect() that failed */
+	sdp_family_retake(sk);
+	WRITE_ONCE(ss->tcp, false);
+	ss->reason = SDP_INFO_REASON_NONE;
+	ret = pre_connect(sk, addr, len);
+	if (ret)
+		return ret;
+	/* what is shorter than an address is for TCP to refuse */
+	len = min_t(int, len, sizeof(to));
+	memcpy(&to, addr, len);
+	switch (ss->policy) {
+	case SDP_INFO_POLICY_TCP:
+		return sdp_sock_by_tcp(sk, &to, len, SDP_INFO_REASON_POLICY);
+	case SDP_INFO_POLICY_AUTO:
+		return sdp_attempt_begin(sk, &to, len);
+	}
+	carrier = sdp_sock_carrier(sk);
+	if (IS_ERR(carrier))
+		return PTR_ERR(carrier);
+	return sdp_sock_by_sdp(sk, carrier, &to, len, NULL);
+}
+
+/* Connected, or not to be any more? */
+static bool decided(const struct sdp_link *link)
+{
+	/* pairs with the release in tell_over() */
+	return smp_load_acquire(&link->phase) >= SDP_LINK_UP ||
+	       READ_ONCE(link->open);
+}
+
+/* Does connect() have nothing to wait for, at least not for SDP?  Any context. */
+static bool settled(const struct sock *sk)
+{
+	const struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_link *link;
+	bool ret;
+
+	if (READ_ONCE(ss->undecided))
+		return false;
+	rcu_read_lock();
+	link = rcu_dereference(ss->link);
+	ret = !link || decided(link);
+	rcu_read_unlock();
+	return ret;
+}
+
+/* 0, or a negative errno: until then it is not settled, and may not be ours. */
+static int wait_settled(struct sock *sk, long timeo)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int ret = 0;
+
+	if (settled(sk))
+		return 0;
+	if (!timeo)
+		return -EAGAIN;
+	add_wait_queue(sk_sleep(sk), &wait);
+	while (timeo && !signal_pending(current) && !ret && !settled(sk))
+		/* another thread has disconnected it */
+		if (sk_wait_event(sk, &timeo, settled(sk), &wait) < 0)
+			ret = -EPIPE;
+	remove_wait_queue(sk_sleep(sk), &wait);
+	if (!ret && !settled(sk))
+		ret = timeo ? sock_intr_errno(timeo) : -EAGAIN;
+	return ret;
+}
+
+static int disconnect(struct socket *sock, int flags)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link = link_of(sk);
+	int ret;
+
+	/* who sleeps in another call has lost what it waited for */
+	sk->sk_disconnects++;
+	sdp_sock_attempt(sk, NULL);
+	if (link) {
+		/* nobody pays for it from here on, so it does not say farewell */
+		sdp_link_reset(link);
+		detach(sk);
+		sdp_link_put(link);
+	}
+	ret = sk->sk_prot->disconnect(sk, flags);
+	sock->state = ret ? SS_DISCONNECTING : SS_UNCONNECTED;
+	return ret;
+}
+
+/* It is settled: by SDP 0 or an errno, or by TCP, which knows itself */
+static int outcome(struct socket *sock, int flags)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link = link_of(sk);
+	int ret = 0;
+
+	if (!link)
+		return sdp_sk(sk)->tcp ? BY_TCP : -EPIPE;
+	if (READ_ONCE(link->phase) == SDP_LINK_DOWN) {
+		ret = sock_error(sk) ?: -ECONNABORTED;
+		disconnect(sock, flags);
+	} else {
+		sock->state = SS_CONNECTED;
+	}
+	sdp_link_put(link);
+	return ret;
+}
+
+static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
+			  int len, int flags)
+{
+	struct sock *sk = sock->sk;
+	bool fresh = false;
+	long timeo;
+	int ret;
+
+	if (len < sizeof(addr->sa_family))
+		return -EINVAL;
+	if (addr->sa_family == AF_UNSPEC)
+		return disconnect(sock, flags);
+	switch (sock->state) {
+	case SS_CONNECTED:
+		return -EISCONN;
+	case SS_CONNECTING:
+		break;
+	case SS_UNCONNECTED:
+		if (sk->sk_state != TCP_CLOSE)
+			return -EISCONN;
+		ret = begin_connect(sk, addr, len);
+		if (ret)
+			return ret;
+		sock->state = SS_CONNECTING;
+		fresh = true;
+		break;
+	default:
+		return -EINVAL;
+	}
+
+	timeo = sock_sndtimeo(sk, flags & O_NONBLOCK);
+	/* TCP would take it for a second call */
+	if (fresh && !timeo)
+		return -EINPROGRESS;
+	ret = wait_settled(sk, timeo);
+	if (ret == -EAGAIN)
+		ret = fresh ? -EINPROGRESS : -EALREADY;
+	return ret ?: outcome(sock, flags);
+}
+
+static int sdp_connect(struct socket *sock, struct swp_sockaddr *addr, int len,
+		       int flags)
+{
+	struct sock *sk = sock->sk;
+	int ret;
+
+	if (!sdp_sk(sk))
+		return sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
+	lock_sock(sk);
+	ret = connect_locked(sock, addr, len, flags);
+	release_sock(sk);
+	if (ret == BY_TCP)
+		ret = sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
+	/* AF_UNSPEC */
+	if (rcu_access_pointer(sdp_sk(sk)->listener))
+		stop_listening(sk, false);
+	return ret;
+}
+
+/* The listener of a socket that is to listen, by its policy; NULL: TCP's alone */
+static int prepare_to_listen(struct sock *sk)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+	bool automatic = ss->policy == SDP_INFO_POLICY_AUTO;
+	struct sdp_listener *l;
+
+	if (listener_of(sk))
+		return 0;
+	if (ss->policy == SDP_INFO_POLICY_TCP) {
+		sdp_family_forget(sk);
+		ss->reason = SDP_INFO_REASON_POLICY;
+		WRITE_ONCE(ss->tcp, true);
+		return 0;
+	}
+	l = sdp_listener_new(sk, automatic);
+	if (IS_ERR(l))
+		return PTR_ERR(l);
+	if (automatic) {
+		sdp_family_forget(sk);
+	} else {
+		sdp_family_retake(sk);
+		/* so that carriers have the lock classes of the kernel's sockets */
+		sk->sk_kern_sock = 1;
+	}
+	rcu_assign_pointer(ss->listener, l);
+	WRITE_ONCE(ss->tcp, automatic);
+	return 0;
+}
+
+static int sdp_listen(struct socket *sock, int backlog)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_listener *l;
+	int ret;
+
+	if (!ss)
+		return sdp_tcp_ops(sk)->listen(sock, backlog);
+	lock_sock(sk);
+	if (rcu_access_pointer(ss->link) || sock->state != SS_UNCONNECTED)
+		ret = -EINVAL;
+	else
+		ret = prepare_to_listen(sk);
+	release_sock(sk);
+	if (ret)
+		return ret;
+	ret = sdp_tcp_ops(sk)->listen(sock, backlog);
+	/* that failed, or another thread has ended it */
+	stop_listening(sk, false);
+	if (is_tcp(sk))
+		return ret;
+	lock_sock(sk);
+	l = listener_of(sk);
+	if (l && !ret)
+		ret = sdp_listener_open(l);
+	if (!ret && !l)
+		ret = -EINVAL;
+	if (ret && sk->sk_state == TCP_LISTEN)
+		sk->sk_prot->disconnect(sk, 0);
+	if (!ret)
+		kref_get(&l->ref);
+	release_sock(sk);
+	if (ret) {
+		stop_listening(sk, false);
+	} else {
+		sdp_cma_listen(l);
+		sdp_listener_put(l);
+	}
+	return ret;
+}
+
+/* Has TCP accepted one for a listener that is TCP's, too? */
+static bool tcp_ready(const struct sock *sk, const struct sdp_listener *l)
+{
+	return l->port &&
+	       !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue);
+}
+
+static bool acceptable(const struct sock *sk, struct sdp_listener *l)
+{
+	return sdp_listener_ready(l) || tcp_ready(sk, l);
+}
+
+static int wait_to_accept(struct sock *sk, struct sdp_listener *l, long *timeo)
+{
+	DEFINE_WAIT(wait);
+	int ret = 0;
+
+	while (!acceptable(sk, l)) {
+		ret = -EINVAL;
+		if (sk->sk_state != TCP_LISTEN || listener_of(sk) != l)
+			break;
+		ret = -EAGAIN;
+		if (!*timeo)
+			break;
+		ret = sock_intr_errno(*timeo);
+		if (signal_pending(current))
+			break;
+		prepare_to_wait_exclusive(sk_sleep(sk), &wait,
+					  TASK_INTERRUPTIBLE);
+		release_sock(sk);
+		if (!acceptable(sk, l))
+			*timeo = schedule_timeout(*timeo);
+		lock_sock(sk);
+		finish_wait(sk_sleep(sk), &wait);
+		ret = 0;
+	}
+	return ret;
+}
+
+/* A socket for a connection that is there already, in place of socket() */
+static int make_child(struct sock *sk, struct socket *newsock,
+		      struct sdp_link *link)
+{
+	struct socket *made;
+	struct sock *child;
+	int ret;
+
+	ret = __sock_create(sock_net(sk), sk->sk_family, SOCK_STREAM,
+			    IPPROTO_SDP, &made, 0);
+	if (ret)
+		return ret;
+	child = made->sk;
+	sdp_carrier_congestion(child, sk);
+	lock_sock(child);
+	inherit_all(child, sk);
+	sdp_sk(child)->layout = link->layout;
+	sdp_sk(child)->policy = sdp_sk(sk)->policy;
+	ret = attach(child, link);
+	if (ret) {
+		release_sock(child);
+		sock_release(made);
+		return ret;
+	}
+	sock_orphan(child);
+	sock_reset_flag(child, SOCK_DEAD);
+	made->sk = NULL;
+	sock_graft(child, newsock);
+	newsock->state = SS_CONNECTED;
+	/* the listener's may have changed meanwhile */
+	sdp_carrier_options(link->carrier, child);
+	release_sock(child);
+	sock_release(made);
+	return 0;
+}
+
+/* The next one, by SDP in *@link, or by TCP: BY_TCP, for which the lock has to go */
+static int next_child(struct sock *sk, struct sdp_listener *l, long *timeo,
+		      struct sdp_link **link)
+{
+	int ret;
+
+	do {
+		ret = wait_to_accept(sk, l, timeo);
+		if (ret)
+			return ret;
+		/* both in turn, so that many of one do not keep the others waiting */
+		l->turn = !l->turn;
+		if (l->turn && tcp_ready(sk, l))
+			return BY_TCP;
+		*link = sdp_listener_take(l);
+	} while (!*link && !tcp_ready(sk, l));
+	return *link ? 0 : BY_TCP;
+}
+
+static int accept(struct socket *sock, struct socket *newsock, int flags)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link = NULL;
+	struct sdp_listener *l;
+	long timeo;
+	int ret;
+
+	if (is_tcp(sk))
+		return swp_ops_accept(sdp_tcp_ops(sk), sock, newsock, flags);
+	lock_sock(sk);
+	l = listener_of(sk);
+	if (!l) {
+		release_sock(sk);
+		return -EINVAL;
+	}
+	kref_get(&l->ref);
+	timeo = sock_rcvtimeo(sk, flags & O_NONBLOCK);
+	while ((ret = next_child(sk, l, &timeo, &link)) == BY_TCP) {
+		release_sock(sk);
+		ret = swp_ops_accept(sdp_tcp_ops(sk), sock, newsock,
+				     flags | O_NONBLOCK);
+		lock_sock(sk);
+		/* else another thread was faster */
+		if (ret != -EAGAIN)
+			break;
+	}
+	release_sock(sk);
+	sdp_listener_put(l);
+	if (ret || !link)
+		return ret;
+	ret = make_child(sk, newsock, link);
+	if (ret) {
+		sdp_link_orphan(link, true);
+		sdp_link_put(link);
+	}
+	return ret;
+}
+
+SWP_OP_ACCEPT(sdp_accept, accept)
+
+/* A link's own or its peer's address, as the program knows it; octets of it */
+static int name_of(struct sdp_link *link, struct sockaddr *addr, bool peer)
+{
+	union sdp_end *name = (union sdp_end *)addr;
+
+	memcpy(name, peer ? &link->remote : &link->local, sizeof(*name));
+	/* the port mapper's business is not the program's */
+	if (peer && link->attempt && name->any.sa_family == AF_INET6) {
+		name->in6.sin6_port = link->attempt->to.in6.sin6_port;
+		name->in6.sin6_addr = link->attempt->to.in6.sin6_addr;
+	} else if (peer && link->attempt) {
+		name->in = link->attempt->to.in;
+	}
+	return sdp_end_len(name);
+}
+
+static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (is_tcp(sk))
+		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
+	lock_sock(sk);
+	link = link_of(sk);
+	release_sock(sk);
+	if (!link)
+		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
+	if (peer && !READ_ONCE(link->open) && peer == 1)
+		ret = -ENOTCONN;
+	else if (!(peer ? &link->remote : &link->local)->ss_family ||
+		 (peer && !READ_ONCE(link->open) &&
+		  READ_ONCE(link->phase) < SDP_LINK_START &&
+		  link->ops == &sdp_carrier_tcp))
+		/* not known yet, or never */
+		ret = sdp_tcp_ops(sk)->getname(sock, addr, 0);
+	else
+		ret = name_of(link, addr, peer);
+	sdp_link_put(link);
+	return ret;
+}
+
+static __poll_t sdp_poll(struct file *file, struct socket *sock,
+			 poll_table *wait)
+{
+	struct sock *sk = sock->sk;
+	const struct proto_ops *tcp = sdp_tcp_ops(sk);
+	struct sdp_sock *ss = sdp_sk(sk);
+	struct sdp_listener *l;
+	struct sdp_link *link;
+	__poll_t mask = 0;
+
+	if (is_tcp(sk))
+		return tcp->poll(file, sock, wait);
+	sock_poll_wait(file, sock, wait);
+	if (READ_ONCE(ss->undecided))
+		return 0;
+	rcu_read_lock();
+	l = rcu_dereference(ss->listener);
+	link = rcu_dereference(ss->link);
+	if (l && sdp_listener_ready(l))
+		mask = EPOLLIN | EPOLLRDNORM;
+	else if (link)
+		mask = sdp_stream_poll(sock, link);
+	rcu_read_unlock();
+	/* it waits for both already */
+	if (READ_ONCE(ss->tcp) || (!l && !link))
+		mask |= tcp->poll(file, sock, NULL);
+	return mask;
+}
+
+static int sdp_shutdown(struct socket *sock, int how)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int mask = how + 1;
+	int ret;
+
+	if (is_tcp(sk))
+		return sdp_tcp_ops(sk)->shutdown(sock, how);
+	lock_sock(sk);
+	link = link_of(sk);
+	ret = -EINVAL;
+	if (!settled(sk) && mask > 0 && !(mask & ~SHUTDOWN_MASK)) {
+		ret = disconnect(sock, O_NONBLOCK);
+		goto out;
+	}
+	if (!link) {
+		release_sock(sk);
+		ret = sdp_tcp_ops(sk)->shutdown(sock, how);
+		stop_listening(sk, false);
+		return ret;
+	}
+	if ((mask & ~SHUTDOWN_MASK) || mask <= 0)
+		goto out;
+	if (sock->state == SS_CONNECTING)
+		sock->state = SS_CONNECTED;
+	ret = READ_ONCE(link->phase) == SDP_LINK_DOWN ? -ENOTCONN : 0;
+	spin_lock_bh(&link->lock);
+	shut(sk, link, mask);
+	if (mask & SEND_SHUTDOWN) {
+		link->more = false;
+		if (link->open)
+			sdp_link_act(link, sdp_conn_input(&link->conn,
+							  SDP_IN_CLOSE));
+		sdp_link_pump(link);
+	}
+	spin_unlock_bh(&link->lock);
+	sk->sk_state_change(sk);
+out:
+	release_sock(sk);
+	if (link)
+		sdp_link_put(link);
+	return ret;
+}
+
+static int sdp_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (is_tcp(sk))
+		return sdp_tcp_ops(sk)->ioctl(sock, cmd, arg);
+	lock_sock(sk);
+	link = link_of(sk);
+	ret = link ? sdp_stream_ioctl(sk, link, cmd, (int __user *)arg) :
+		     -ENOIOCTLCMD;
+	release_sock(sk);
+	if (link)
+		sdp_link_put(link);
+	return ret == -ENOIOCTLCMD ? sdp_tcp_ops(sock->sk)->ioctl(sock, cmd, arg) : ret;
+}
+
+static int sdp_setsockopt(struct socket *sock, int level, int name,
+			  sockptr_t val, unsigned int len)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (level == SOL_SDP) {
+		lock_sock(sk);
+		link = link_of(sk);
+		ret = sdp_option_set(sk, link, name, val, len);
+		release_sock(sk);
+		if (link)
+			sdp_link_put(link);
+		return ret;
+	}
+	/* what would take the socket for TCP's own */
+	if (level == SOL_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
+				 name == TCP_FASTOPEN_CONNECT))
+		return -EOPNOTSUPP;
+	if (level == SOL_IPV6 && name == IPV6_ADDRFORM)
+		return -EOPNOTSUPP;
+	ret = sdp_tcp_ops(sock->sk)->setsockopt(sock, level, name, val, len);
+	if (ret)
+		return ret;
+	lock_sock(sk);
+	link = link_of(sk);
+	if (link) {
+		sdp_carrier_options(link->carrier, sk);
+		if (level == SOL_TCP)
+			sdp_stream_options(sk, link);
+		sdp_link_put(link);
+	}
+	release_sock(sk);
+	return 0;
+}
+
+static int sdp_getsockopt(struct socket *sock, int level, int name,
+			  char __user *val, int __user *len)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (level != SOL_SDP && level != SOL_TCP)
+		return sdp_tcp_ops(sk)->getsockopt(sock, level, name, val, len);
+	lock_sock(sk);
+	link = link_of(sk);
+	if (level == SOL_SDP)
+		ret = sdp_option_get(sk, link, name, val, len);
+	else
+		ret = link ? sdp_carrier_getsockopt(sk, link, name, val, len) :
+			     -ENOPROTOOPT;
+	release_sock(sk);
+	if (link)
+		sdp_link_put(link);
+	if (level == SOL_TCP && ret == -ENOPROTOOPT)
+		return sdp_tcp_ops(sk)->getsockopt(sock, level, name, val, len);
+	return ret;
+}
+
+/* As soon as it is known by what: the link, with a reference, or NULL for TCP */
+static int link_to_use(struct sock *sk, long timeo, struct sdp_link **link)
+{
+	int ret = 0;
+
+	/* a link by itself has calls wait until it is up */
+	if (READ_ONCE(sdp_sk(sk)->undecided))
+		ret = wait_settled(sk, timeo);
+	*link = ret ? NULL : link_of(sk);
+	return ret;
+}
+
+/* A file that is sent ends here, whatever the caller has asked for. */
+static void sdp_splice_eof(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+
+	lock_sock(sk);
+	link = link_of(sk);
+	if (link) {
+		sdp_stream_options(sk, link);
+		sdp_link_put(link);
+	}
+	release_sock(sk);
+	if (!link && sdp_tcp_ops(sk)->splice_eof)
+		sdp_tcp_ops(sk)->splice_eof(sock);
+}
+
+static int sdp_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	const struct proto_ops *tcp = sdp_tcp_ops(sock->sk);
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (is_tcp(sk))
+		return tcp->sendmsg(sock, msg, len);
+	lock_sock(sk);
+	ret = link_to_use(sk, sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT),
+			  &link);
+	if (link && sdp_carrier_stale(link->carrier, sk))
+		sdp_carrier_options(link->carrier, sk);
+	if (link)
+		ret = sdp_stream_send(sk, link, msg, len);
+	release_sock(sk);
+	if (link)
+		sdp_link_put(link);
+	if (link || ret)
+		return ret;
+	/* it would connect */
+	if ((msg->msg_flags & MSG_FASTOPEN) && !is_tcp(sk))
+		return -EOPNOTSUPP;
+	return tcp->sendmsg(sock, msg, len);
+}
+
+static int sdp_recvmsg(struct socket *sock, struct msghdr *msg, size_t len,
+		       int flags)
+{
+	const struct proto_ops *tcp = sdp_tcp_ops(sock->sk);
+	struct sock *sk = sock->sk;
+	struct sdp_link *link;
+	int ret;
+
+	if (is_tcp(sk))
+		return tcp->recvmsg(sock, msg, len, flags);
+	lock_sock(sk);
+	ret = link_to_use(sk, sock_rcvtimeo(sk, flags & MSG_DONTWAIT), &link);
+	if (link)
+		ret = sdp_stream_recv(sk, link, msg, len, flags);
+	release_sock(sk);
+	if (link)
+		sdp_link_put(link);
+	if (link || ret)
+		return ret;
+	return tcp->recvmsg(sock, msg, len, flags);
+}
+
+/* Tables ----------------------------------------------------------------------------------- */
+
+const struct proto sdp_sock_prot = {
+	.init = init,
+	.destroy = destroy,
+	.close = close,
+	.release_cb = release_cb,
+	.keepalive = keepalive,
+#ifdef CONFIG_BPF_SYSCALL
+	.psock_update_sk_prot = refuse_psock,
+#endif
+};
+
+const struct proto_ops sdp_sock_ops = {
+	.release = sdp_release,
+	.bind = sdp_bind,
+	.connect = sdp_connect,
+	.accept = sdp_accept,
+	.getname = sdp_getname,
+	.poll = sdp_poll,
+	.ioctl = sdp_ioctl,
+	.listen = sdp_listen,
+	.shutdown = sdp_shutdown,
+	.setsockopt = sdp_setsockopt,
+	.getsockopt = sdp_getsockopt,
+	.sendmsg = sdp_sendmsg,
+	.recvmsg = sdp_recvmsg,
+	.splice_eof = sdp_splice_eof,
+};

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Octets of connected sockets, see stream.h.
+ */
+#include <asm/ioctls.h>
+#include <linux/sockios.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "carrier.h"
+#include "stream.h"
+
+/* Copied before the device is given a look at it */
+#define PUSH	(64U << 10)
+
+static bool ended(const struct sdp_link *link)
+{
+	return READ_ONCE(link->phase) == SDP_LINK_DOWN;
+}
+
+static bool is_up(const struct sdp_link *link)
+{
+	return READ_ONCE(link->open);
+}
+
+/* Sending ---------------------------------------------------------------------- */
+
+/* Room for a few octets at least; what has left is counted at once. */
+static bool has_room(const struct sock *sk, const struct sdp_link *link)
+{
+	int used = READ_ONCE(sk->sk_wmem_queued) - atomic_read(&link->tx_done);
+
+	return used < READ_ONCE(sk->sk_sndbuf) &&
+	       READ_ONCE(link->queue_count) < SDP_TX_QUEUE;
+}
+
+static bool may_send(const struct sock *sk, const struct sdp_link *link)
+{
+	return is_up(link) && has_room(sk, link);
+}
+
+static bool send_ended(const struct sock *sk, const struct sdp_link *link)
+{
+	return READ_ONCE(sk->sk_err) || ended(link) ||
+	       (READ_ONCE(sk->sk_shutdown) & SEND_SHUTDOWN);
+}
+
+static void push(struct sdp_link *link, bool more)
+{
+	spin_lock_bh(&link->lock);
+	link->more = more;
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
+/* The last octet of what is sent is to go out of band, and stays until then. */
+static void urgent_begins(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	link->urgents++;
+	spin_unlock_bh(&link->lock);
+}
+
+static void urgent_ends(struct sdp_link *link, bool sent)
+{
+	spin_lock_bh(&link->lock);
+	link->urgents--;
+	if (sent && link->open && link->queue_octets)
+		sdp_conn_oob(&link->conn, link->queue_octets);
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
+/* 0: look again */
+static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int ret;
+
+	/* who does not wait is told by a signal, or by poll() */
+	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
+	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	if (!*timeo)
+		return -EAGAIN;
+	if (signal_pending(current))
+		return sock_intr_errno(*timeo);
+	add_wait_queue(sk_sleep(sk), &wait);
+	ret = sk_wait_event(sk, timeo, may_send(sk, link) ||
+			    send_ended(sk, link), &wait);
+	remove_wait_queue(sk_sleep(sk), &wait);
+	return ret < 0 ? ret : 0;
+}
+
+/* Some octets into the queue; how many, or an error */
+static int append(struct sock *sk, struct sdp_link *link, struct msghdr *msg)
+{
+	struct page_frag *frag = sk_page_frag(sk);
+	bool queued;
+	int copy;
+
+	if (!sk_page_frag_refill(sk, frag))
+		return -EAGAIN;
+	copy = min_t(size_t, msg_data_left(msg), frag->size - frag->offset);
+	if (!sk_wmem_schedule(sk, copy))
+		return -EAGAIN;
+	copy = copy_page_from_iter(frag->page, frag->offset, copy,
+				   &msg->msg_iter);
+	if (!copy)
+		return -EFAULT;
+	get_page(frag->page);
+	spin_lock_bh(&link->lock);
+	/* only this process adds to the queue, so there is room */
+	queued = link->open &&
+		 sdp_link_queue(link, frag->page, frag->offset, copy);
+	spin_unlock_bh(&link->lock);
+	if (!queued) {
+		put_page(frag->page);
+		return -EPIPE;
+	}
+	frag->offset += copy;
+	sk_wmem_queued_add(sk, copy);
+	sk_mem_charge(sk, copy);
+	return copy;
+}
+
+static int send_error(struct sock *sk, int flags)
+{
+	int ret = sock_error(sk) ?: -EPIPE;
+
+	if (ret == -EPIPE && !(flags & MSG_NOSIGNAL))
+		send_sig(SIGPIPE, current, 0);
+	return ret;
+}
+
+/* Octets that are on their way, or 0 and an error */
+static int send_octets(struct sock *sk, struct sdp_link *link,
+		       struct msghdr *msg, int *error)
+{
+	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
+	u32 unpushed = 0;
+	int done = 0;
+	int ret = 0;
+
+	for (;;) {
+		if (send_ended(sk, link)) {
+			ret = -EPIPE;
+			break;
+		}
+		ret = 0;
+		/* no octets wait for the connection as others do */
+		if (!msg_data_left(msg) && (done || is_up(link)))
+			break;
+		ret = may_send(sk, link) ? append(sk, link, msg) : -EAGAIN;
+		if (ret > 0) {
+			done += ret;
+			unpushed += ret;
+			if (unpushed >= PUSH) {
+				push(link, true);
+				unpushed = 0;
+			}
+			continue;
+		}
+		if (ret != -EAGAIN)
+			break;
+		/* nothing may be held back for octets that cannot come */
+		push(link, false);
+		ret = wait_to_send(sk, link, &timeo);
+		if (ret)
+			break;
+	}
+	*error = ret;
+	return done;
+}
+
+int sdp_stream_send(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
+		    size_t len)
+{
+	bool more = (msg->msg_flags & MSG_MORE) ||
+		    (tcp_sk(sk)->nonagle & TCP_NAGLE_CORK);
+	bool urgent = msg->msg_flags & MSG_OOB;
+	int done, ret;
+
+	if (urgent)
+		urgent_begins(link);
+	done = send_octets(sk, link, msg, &ret);
+	if (urgent)
+		urgent_ends(link, done);
+	if (done)
+		push(link, more);
+	if (done || !ret)
+		return done;
+	return ret == -EPIPE ? send_error(sk, msg->msg_flags) : ret;
+}
+
+void sdp_stream_options(struct sock *sk, struct sdp_link *link)
+{
+	u8 nonagle = tcp_sk(sk)->nonagle;
+
+	spin_lock_bh(&link->lock);
+	link->nodelay = nonagle & TCP_NAGLE_OFF;
+	if (!(nonagle & TCP_NAGLE_CORK))
+		link->more = false;
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
+/* Until the next look whether TCP has its ACKs, of which nobody tells */
+#define LOOK_TIME	(HZ / 50)
+
+/* The peer has our DisConn and all else, or nothing leaves any more. */
+static bool said_all(const struct sdp_link *link)
+{
+	switch (READ_ONCE(link->conn.state)) {
+	case SDP_OPEN:
+	case SDP_CLOSING:
+	case SDP_PEER_HALF:
+	case SDP_PEER_CLOSING:
+		return ended(link);
+	}
+	return ended(link) || (!READ_ONCE(link->tx_busy) &&
+			       !sdp_carrier_unacked(link->carrier));
+}
+
+void sdp_stream_wait_close(struct sock *sk, struct sdp_link *link, long timeo)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+
+	long step, left;
+
+	add_wait_queue(sk_sleep(sk), &wait);
+	while (timeo && !signal_pending(current) && !said_all(link)) {
+		step = min_t(long, timeo, LOOK_TIME);
+		left = step;
+		if (sk_wait_event(sk, &left, said_all(link), &wait) < 0)
+			break;
+		timeo -= step - left;
+	}
+	remove_wait_queue(sk_sleep(sk), &wait);
+}
+
+/* Receiving ---------------------------------------------------------------------- */
+
+/* Where the program reads on */
+struct place {
+	struct sdp_rx *rx;	/* it stays until sdp_link_consume(); NULL: nothing */
+	u32 skip, octets;	/* of it: before the place, and those that come next */
+	bool urgent;		/* the first of these is out of band */
+};
+
+/* Behind so many octets that were only looked at */
+static void look(struct sdp_link *link, u64 skip, struct place *p)
+{
+	struct sdp_rx *rx;
+	u64 left;
+
+	*p = (struct place){};
+	spin_lock_bh(&link->lock);
+	left = sdp_urgent_left(&link->urgent, sdp_link_position(link) + skip);
+	p->urgent = !left;
+	list_for_each_entry(rx, &link->rx_ready, entry) {
+		if (skip < rx->len) {
+			sdp_link_hold(link);
+			p->rx = rx;
+			p->skip = skip;
+			p->octets = rx->len - skip;
+			if (left)
+				p->octets = min_t(u64, p->octets, left);
+			break;
+		}
+		skip -= rx->len;
+	}
+	spin_unlock_bh(&link->lock);
+}
+
+static bool at_mark(struct sdp_link *link, u64 skip)
+{
+	bool at;
+
+	if (!READ_ONCE(link->marked))
+		return false;
+	spin_lock_bh(&link->lock);
+	at = !sdp_urgent_left(&link->urgent, sdp_link_position(link) + skip);
+	spin_unlock_bh(&link->lock);
+	return at;
+}
+
+/*
+ * Octets for the program; 0: there are none, or an error.  @seen octets were
+ * looked at, and stay.  One out of band at which it stands is left out.
+ */
+static int copy_some(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
+		     size_t len, int flags, u32 *seen)
+{
+	bool peek = flags & MSG_PEEK;
+	struct place p;
+	u32 copied;
+
+	do {
+		look(link, peek ? *seen : 0, &p);
+		if (!p.rx)
+			return 0;
+		if (!len || !p.urgent || sock_flag(sk, SOCK_URGINLINE))
+			break;
+		sdp_link_consume(link, p.rx, peek ? 0 : 1);
+		*seen += 1;
+	} while (true);
+
+	copied = min_t(size_t, len, p.octets);
+	if (!(flags & MSG_TRUNC))
+		/* never the page itself, as a pipe of 6.1 would have it */
+		copied = copy_to_iter(page_address(p.rx->room.page) + p.rx->off +
+				      p.skip, copied, &msg->msg_iter);
+	sdp_link_consume(link, p.rx, peek ? 0 : copied);
+	*seen += copied;
+	return copied || !len ? copied : -EFAULT;
+}
+
+static bool readable(const struct sdp_link *link, u32 target)
+{
+	return READ_ONCE(link->rx_octets) >= target;
+}
+
+/*
+ * Nothing more comes before some of it is read: a peer with payload keeps two
+ * credits, and small messages use a buffer each.
+ */
+static bool full(const struct sdp_link *link)
+{
+	return READ_ONCE(link->rx_full) + 3 >= READ_ONCE(link->rx_count);
+}
+
+static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
+{
+	return READ_ONCE(sk->sk_err) || ended(link) ||
+	       (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
+}
+
+/* There is nothing (more): 1 go on, 0 end, or an error that ends it, too */
+static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
+			   u32 seen, long *timeo)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int ret;
+
+	if (copied) {
+		if (recv_ended(sk, link) || !*timeo || signal_pending(current))
+			return 0;
+		/* @seen of them stay where they are */
+		if (seen && full(link))
+			return sdp_link_grow(link, sk, true) ? 1 : 0;
+	} else {
+		/* an error behind the end is none of reading */
+		ret = READ_ONCE(link->eof) ? 0 : sock_error(sk);
+		if (ret)
+			return ret;
+		if (recv_ended(sk, link))
+			return 0;
+		if (!*timeo)
+			return -EAGAIN;
+		if (signal_pending(current))
+			return sock_intr_errno(*timeo);
+		if (seen && full(link))
+			return sdp_link_grow(link, sk, true) ? 1 : -EAGAIN;
+	}
+	add_wait_queue(sk_sleep(sk), &wait);
+	ret = sk_wait_event(sk, timeo, recv_ended(sk, link) ||
+			    readable(link, seen + 1) || (seen && full(link)),
+			    &wait);
+	remove_wait_queue(sk_sleep(sk), &wait);
+	return ret < 0 ? ret : 1;
+}
+
+/* The octet out of band, which never waits; TCP's answers */
+static int recv_urgent(struct sock *sk, struct sdp_link *link,
+		       struct msghdr *msg, size_t len, int flags)
+{
+	struct sdp_urgent *u = &link->urgent;
+	int ret = 1;
+	u8 octet;
+
+	spin_lock_bh(&link->lock);
+	octet = u->octet;
+	if (sock_flag(sk, SOCK_URGINLINE) || u->state == SDP_URGENT_NONE ||
+	    u->state == SDP_URGENT_READ)
+		ret = -EINVAL;
+	else if (ended(link) && !link->eof)
+		ret = -ENOTCONN;
+	else if (u->state == SDP_URGENT_TOLD)
+		ret = recv_ended(sk, link) ? 0 : -EAGAIN;
+	else if (!(flags & MSG_PEEK))
+		u->state = SDP_URGENT_READ;
+	spin_unlock_bh(&link->lock);
+	if (ret <= 0)
+		return ret;
+	msg->msg_flags |= MSG_OOB;
+	if (!len) {
+		msg->msg_flags |= MSG_TRUNC;
+		return 0;
+	}
+	if (!(flags & MSG_TRUNC) && memcpy_to_msg(msg, &octet, 1))
+		return -EFAULT;
+	return 1;
+}
+
+/* Up to the mark, as TCP has it */
+static int inq(const struct sock *sk, struct sdp_link *link)
+{
+	u64 octets;
+
+	spin_lock_bh(&link->lock);
+	octets = link->rx_octets;
+	if (!sock_flag(sk, SOCK_URGINLINE))
+		octets = min(octets, sdp_urgent_left(&link->urgent,
+						     sdp_link_position(link)));
+	spin_unlock_bh(&link->lock);
+	return octets;
+}
+
+/* TCP_INQ, and io_uring's wish to know */
+static void tell_inq(const struct sock *sk, struct sdp_link *link,
+		     struct msghdr *msg)
+{
+	int octets;
+
+	if (!tcp_sk(sk)->recvmsg_inq && !msg->msg_get_inq)
+		return;
+	octets = inq(sk, link);
+	/* there is the end to be read */
+	if (!octets && READ_ONCE(link->eof))
+		octets = 1;
+	msg->msg_inq = octets;
+	if (tcp_sk(sk)->recvmsg_inq)
+		put_cmsg(msg, SOL_TCP, TCP_CM_INQ, sizeof(octets), &octets);
+}
+
+int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
+		    size_t len, int flags)
+{
+	long timeo = sock_rcvtimeo(sk, flags & MSG_DONTWAIT);
+	size_t target = sock_rcvlowat(sk, flags & MSG_WAITALL, len);
+	bool peek = flags & MSG_PEEK;
+	u32 seen = max(sk_peek_offset(sk, flags), 0);
+	int done = 0;
+	int ret = 0;
+
+	if (flags & MSG_ERRQUEUE)
+		return -EAGAIN;
+	if (flags & MSG_OOB)
+		return recv_urgent(sk, link, msg, len, flags);
+	/* who asks for no octets waits for one all the same */
+	while (len ? done < len : !readable(link, 1)) {
+		if (at_mark(link, peek ? seen : 0)) {
+			if (done)
+				break;
+			if (signal_pending(current)) {
+				ret = timeo ? sock_intr_errno(timeo) : -EAGAIN;
+				break;
+			}
+		}
+		ret = copy_some(sk, link, msg, len - done, flags, &seen);
+		if (ret > 0) {
+			done += ret;
+			continue;
+		}
+		if (ret < 0 || done >= target)
+			break;
+		ret = wait_to_receive(sk, link, done, peek ? seen : 0, &timeo);
+		if (ret <= 0)
+			break;
+	}
+	if (peek)
+		sk_peek_offset_fwd(sk, done);
+	else
+		sk_peek_offset_bwd(sk, done);
+	if (READ_ONCE(link->grow) && done && !peek)
+		sdp_link_grow(link, sk, false);
+	if (done || !ret)
+		tell_inq(sk, link, msg);
+	return done ?: ret;
+}
+
+/* What there is to be seen --------------------------------------------------------- */
+
+static __poll_t poll_input(struct sock *sk, struct sdp_link *link)
+{
+	u32 octets = READ_ONCE(link->rx_octets);
+	__poll_t mask = 0;
+
+	if (READ_ONCE(link->marked)) {
+		spin_lock_bh(&link->lock);
+		octets = link->rx_octets;
+		if (link->urgent.state == SDP_URGENT_THERE)
+			mask |= EPOLLPRI;
+		/* none of the stream's */
+		if (!sock_flag(sk, SOCK_URGINLINE) &&
+		    !sdp_urgent_left(&link->urgent, sdp_link_position(link)))
+			octets--;
+		spin_unlock_bh(&link->lock);
+	}
+	if (octets >= sock_rcvlowat(sk, 0, INT_MAX) || (octets && full(link)))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	return mask;
+}
+
+__poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link)
+{
+	struct sock *sk = sock->sk;
+	u8 shutdown = READ_ONCE(sk->sk_shutdown);
+	__poll_t mask = 0;
+
+	if (shutdown == SHUTDOWN_MASK || ended(link))
+		mask |= EPOLLHUP;
+	if (shutdown & RCV_SHUTDOWN)
+		mask |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
+	if (is_up(link) || ended(link)) {
+		mask |= poll_input(sk, link);
+		if (shutdown & SEND_SHUTDOWN) {
+			mask |= EPOLLOUT | EPOLLWRNORM;
+		} else if (has_room(sk, link)) {
+			mask |= EPOLLOUT | EPOLLWRNORM;
+		} else {
+			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
+			set_bit(SOCK_NOSPACE, &sock->flags);
+			/* pairs with the one in sk_write_space() */
+			smp_mb__after_atomic();
+			if (has_room(sk, link))
+				mask |= EPOLLOUT | EPOLLWRNORM;
+		}
+	}
+	/* pairs with the one in sdp_sock_over() */
+	smp_rmb();
+	if (READ_ONCE(sk->sk_err) ||
+	    !skb_queue_empty_lockless(&sk->sk_error_queue))
+		mask |= EPOLLERR;
+	return mask;
+}
+
+int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
+		     int __user *arg)
+{
+	switch (cmd) {
+	case SIOCINQ:
+		return put_user(inq(sk, link), arg);
+	case SIOCOUTQ:
+		return put_user((int)sdp_carrier_outq(sk, link), arg);
+	case SIOCOUTQNSD:
+		return put_user((int)READ_ONCE(link->queue_octets), arg);
+	case SIOCATMARK:
+		return put_user((int)at_mark(link, 0), arg);
+	}
+	return -ENOIOCTLCMD;
+}

@@ -1,0 +1,976 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages on their way between a link's queue pair and its socket, see link.h.
+ */
+#include <linux/slab.h>
+#include <net/sock.h>
+
+#include "compat.h"
+#include "link.h"
+#include "sock.h"
+#include "stats.h"
+#include "trace.h"
+
+/* Memory of receive buffers -------------------------------------------------------- */
+
+static int room_map(struct sdp_room *room, struct ib_device *ib)
+{
+	u64 dma = ib_dma_map_page(ib, room->page, 0, room->size,
+				  DMA_FROM_DEVICE);
+
+	if (ib_dma_mapping_error(ib, dma))
+		return -ENOMEM;
+	room->dma = dma;
+	room->mapped = true;
+	return 0;
+}
+
+static void room_unmap(struct sdp_room *room, struct ib_device *ib)
+{
+	if (room->mapped)
+		ib_dma_unmap_page(ib, room->dma, room->size, DMA_FROM_DEVICE);
+	room->mapped = false;
+}
+
+static int room_alloc(struct sdp_room *room, u32 size)
+{
+	room->page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN,
+				 get_order(size));
+	room->size = size;
+	return room->page ? 0 : -ENOMEM;
+}
+
+static void room_free(struct sdp_room *room)
+{
+	if (room->page)
+		__free_pages(room->page, get_order(room->size));
+	room->page = NULL;
+}
+
+static void free_rooms(struct sdp_room *rooms)
+{
+	u32 i;
+
+	for (i = 0; rooms && i < SDP_RX_BUFS; i++)
+		room_free(&rooms[i]);
+	kfree(rooms);
+}
+
+static struct sdp_room *alloc_rooms(u32 count, u32 size)
+{
+	struct sdp_room *rooms = kcalloc(SDP_RX_BUFS, sizeof(*rooms), GFP_KERNEL);
+	u32 i;
+
+	for (i = 0; rooms && i < count; i++) {
+		if (room_alloc(&rooms[i], size)) {
+			free_rooms(rooms);
+			return NULL;
+		}
+	}
+	return rooms;
+}
+
+/* Receiving ------------------------------------------------------------------- */
+
+static void rx_done(struct ib_cq *cq, struct ib_wc *wc);
+
+static int post(struct sdp_link *link, struct sdp_rx *rx)
+{
+	struct ib_sge sge = {
+		.addr = rx->room.dma,
+		.length = rx->room.size,
+		.lkey = link->dev->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe = &rx->cqe, .sg_list = &sge, .num_sge = 1,
+	};
+
+	rx->cqe.done = rx_done;
+	ib_dma_sync_single_for_device(link->dev->ib, rx->room.dma,
+				      rx->room.size, DMA_FROM_DEVICE);
+	return ib_post_recv(link->qp, &wr, NULL);
+}
+
+/* Of the carrier before, and read */
+static void drop_kept(struct sdp_link *link, struct sdp_rx *rx)
+{
+	lockdep_assert_held(&link->lock);
+	room_free(&rx->room);
+	if (--link->kept_count)
+		return;
+	kfree(link->kept);
+	link->kept = NULL;
+}
+
+/* Spare memory is this buffer's, in place of less that it has. */
+static int exchange(struct sdp_link *link, struct sdp_rx *rx)
+{
+	struct sdp_room *next;
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	if (!link->spares)
+		return 0;
+	next = &link->spare[link->spares - 1];
+	if (next->size <= rx->room.size)
+		return 0;
+	ret = room_map(next, link->dev->ib);
+	if (ret)
+		return ret;
+	room_unmap(&rx->room, link->dev->ib);
+	swap(rx->room, *next);
+	room_free(next);
+	link->spares--;
+	return 0;
+}
+
+static void repost(struct sdp_link *link, struct sdp_rx *rx)
+{
+	lockdep_assert_held(&link->lock);
+	if (rx->kept) {
+		drop_kept(link, rx);
+		return;
+	}
+	if (link->phase != SDP_LINK_UP)
+		return;
+	if (exchange(link, rx) || post(link, rx))
+		sdp_link_down(link, ENOMEM);
+	else
+		sdp_credits_post(&link->conn.credits, 1);
+}
+
+/*
+ * ChRcvBuf: a smaller size has no use for us, a larger one is the program's
+ * decision, with the memory that it may have.
+ */
+static void asked_to_resize(struct sdp_link *link)
+{
+	struct sdp_resize *r = &link->conn.resize;
+
+	lockdep_assert_held(&link->lock);
+	if (r->wish > r->own && !link->orphan)
+		WRITE_ONCE(link->grow, true);
+	else
+		sdp_resize_answer(r, r->own, link->conn.credits.posted);
+}
+
+/* The size that all buffers can have without more than the program may use */
+static u32 affordable(const struct sock *sk, u32 wish)
+{
+	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_rmem[2]);
+	u32 size;
+
+	/* what a socket has is not asked back, so nobody is given more now */
+	if (sk_under_memory_pressure(sk))
+		return 0;
+	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
+		most = READ_ONCE(sk->sk_rcvbuf);
+	size = min_t(u32, wish,
+		     sdp_tunable(sock_net(sk), SDP_RX_SIZE_MAX));
+	size = min_t(u32, size, max(most, 0) / SDP_RX_BUFS);
+	/* as large as what the pages for it are */
+	return size < SDP_RX_FIRST_SIZE ? 0 : rounddown_pow_of_two(size);
+}
+
+/* Those that were not in use yet are from now on. */
+static void begin_to_use(struct sdp_link *link)
+{
+	struct sdp_rx *rx;
+
+	lockdep_assert_held(&link->lock);
+	while (link->rx_count < SDP_RX_BUFS && link->phase == SDP_LINK_UP) {
+		rx = &link->rx[link->rx_count];
+		WRITE_ONCE(link->rx_count, link->rx_count + 1);
+		repost(link, rx);
+	}
+}
+
+/* What growing is to lead to: so many new buffers of that size; false: nothing */
+static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
+		 u32 *count, u32 *size)
+{
+	const struct sdp_resize *r = &link->conn.resize;
+
+	lockdep_assert_held(&link->lock);
+	/* nobody would give it back if the socket had been disconnected meanwhile */
+	if (link->phase != SDP_LINK_UP || link->sk != sk)
+		return false;
+	/* those of the last time may not all be in use yet, or not be told of */
+	if (link->spares || r->answer || link->kept_count)
+		return false;
+	*size = max(affordable(sk, r->wish), r->own);
+	*count = *size > r->own ? SDP_RX_BUFS :
+		 stuck ? SDP_RX_BUFS - link->rx_count : 0;
+	return *count || r->wish;
+}
+
+bool sdp_link_grow(struct sdp_link *link, struct sock *sk, bool stuck)
+{
+	struct sdp_resize *r = &link->conn.resize;
+	struct sdp_room *rooms = NULL;
+	u32 count, size, more, wish;
+	bool grown = false;
+	bool wanted;
+
+	sock_owned_by_me(sk);
+	spin_lock_bh(&link->lock);
+	wanted = plan(link, sk, stuck, &count, &size);
+	wish = r->wish;
+	spin_unlock_bh(&link->lock);
+	if (!wanted)
+		return false;
+	if (count) {
+		more = size * SDP_RX_BUFS;
+		more -= min(more, link->charged);
+		if (!__sk_mem_schedule(sk, more, SK_MEM_RECV))
+			return false;
+		rooms = alloc_rooms(count, size);
+		if (!rooms)
+			return false;
+		sk_mem_charge(sk, more);
+		link->charged += more;
+	}
+	spin_lock_bh(&link->lock);
+	if (link->phase == SDP_LINK_UP) {
+		/* one that came meanwhile is for the next time */
+		if (r->wish == wish) {
+			WRITE_ONCE(link->grow, false);
+			sdp_resize_answer(r, size, link->conn.credits.posted);
+		}
+		if (rooms) {
+			swap(link->spare, rooms);
+			link->spares = count;
+			begin_to_use(link);
+		}
+		sdp_link_pump(link);
+		grown = count;
+	}
+	spin_unlock_bh(&link->lock);
+	free_rooms(rooms);
+	return grown;
+}
+
+/* HelloAck, which has to be the first message; section 8.1.1 (7) */
+static void take_hello_ack(struct sdp_link *link, struct sdp_rx *rx, u32 len)
+{
+	struct sdp_terms terms;
+	struct sdp_msg msg;
+
+	lockdep_assert_held(&link->lock);
+	if (sdp_decode(link->layout, page_address(rx->room.page), len, &msg) ||
+	    sdp_hello_ack_check(&link->offer, &msg, &terms)) {
+		sdp_count(link->seen.net, SDP_STAT_BAD_HELLO_ACK);
+		trace_sdp_setup(link, SDP_STEP_ACK_TAKEN, -EPROTO);
+		sdp_link_down(link, ECONNRESET);
+		return;
+	}
+	trace_sdp_setup(link, SDP_STEP_ACK_TAKEN, 0);
+	if (link->open)
+		sdp_conn_resume(&link->conn, &link->offer, &terms);
+	else
+		sdp_conn_init(&link->conn, true, &link->offer, &terms);
+	sdp_link_up(link);
+	repost(link, rx);
+	sdp_link_pump(link);
+}
+
+/* After each change of link->urgent */
+static void mark(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	WRITE_ONCE(link->marked, link->urgent.state != SDP_URGENT_NONE);
+}
+
+static bool urgent_is_inline(const struct sdp_link *link)
+{
+	return link->sk && sock_flag(link->sk, SOCK_URGINLINE);
+}
+
+/* What flags say of octets out of band, before the payload can be read */
+static void take_urgent(struct sdp_link *link, const struct sdp_rx *rx,
+			const struct sdp_msg *msg, u32 actions)
+{
+	const u8 *octets = page_address(rx->room.page);
+	const u8 *last = NULL;
+	bool tell = false;
+	u64 read;
+
+	lockdep_assert_held(&link->lock);
+	if (!(actions & (SDP_DO_URGENT | SDP_DO_OOB)) && !link->marked)
+		return;
+	read = sdp_link_position(link);
+	if (actions & SDP_DO_URGENT)
+		tell = sdp_urgent_pend(&link->urgent, link->rx_total, read);
+	if (actions & SDP_DO_OOB)
+		last = octets + sdp_kind_of(msg->mid).header + msg->payload - 1;
+	if (actions & SDP_DO_DELIVER)
+		tell |= sdp_urgent_take(&link->urgent,
+					link->rx_total + msg->payload, last, read);
+	mark(link);
+	if (link->sk)
+		sdp_link_skip(link);
+	if (tell && link->sk && !link->orphan)
+		sdp_sock_urgent(link->sk);
+}
+
+/* Small octets that may be moved, so that not each few use a buffer */
+#define JOIN_MOST	(SDP_RX_FIRST_SIZE / 4)
+
+/*
+ * When buffers get scarce because the program does not read: the payload goes
+ * behind that of the newest buffer, if there is room for it.  True: @rx is free.
+ */
+static bool join(struct sdp_link *link, const struct sdp_rx *rx)
+{
+	struct sdp_rx *last;
+	u32 end;
+
+	lockdep_assert_held(&link->lock);
+	if (rx->len > JOIN_MOST || list_empty(&link->rx_ready) ||
+	    link->rx_full + 4 < link->rx_count)
+		return false;
+	last = list_last_entry(&link->rx_ready, struct sdp_rx, entry);
+	if (last->kept)
+		return false;
+	end = last->off + last->len;
+	if (rx->len > last->room.size - end)
+		return false;
+	/* a program that copies from it now takes what was there before */
+	memcpy(page_address(last->room.page) + end,
+	       page_address(rx->room.page) + rx->off, rx->len);
+	last->len += rx->len;
+	return true;
+}
+
+/* Octets for the program; true: @rx is free again. */
+static bool deliver(struct sdp_link *link, struct sdp_rx *rx)
+{
+	bool joined = join(link, rx);
+
+	lockdep_assert_held(&link->lock);
+	if (!joined) {
+		list_add_tail(&rx->entry, &link->rx_ready);
+		WRITE_ONCE(link->rx_full, link->rx_full + 1);
+	}
+	WRITE_ONCE(link->rx_octets, link->rx_octets + rx->len);
+	link->rx_total += rx->len;
+	return joined;
+}
+
+static void trace_resize(const struct sdp_link *link, bool ours,
+			 const struct sdp_msg *msg)
+{
+	if (trace_sdp_resize_enabled() && (msg->mid == SDP_MID_CH_RCV_BUF ||
+					   msg->mid == SDP_MID_CH_RCV_BUF_ACK))
+		trace_sdp_resize(link, ours, msg);
+}
+
+static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
+		 bool invalidated)
+{
+	u8 before = link->conn.fault;
+	struct sdp_msg msg;
+	u32 actions;
+
+	lockdep_assert_held(&link->lock);
+	if (sdp_decode(link->layout, page_address(rx->room.page), len, &msg)) {
+		actions = sdp_conn_fault(&link->conn, SDP_FAULT_MALFORMED);
+	} else {
+		sdp_count_received(link->seen.net, &msg);
+		trace_sdp_message_received(link, &msg);
+		actions = sdp_conn_take(&link->conn, &msg, invalidated);
+		trace_resize(link, false, &msg);
+	}
+	/* rdma_cm does not connect from the port that the peer looks for */
+	if ((actions & SDP_DO_SUSPEND) && link->ops != &sdp_carrier_tcp)
+		actions |= sdp_conn_fault(&link->conn, SDP_FAULT_UNEXPECTED);
+	if (link->conn.fault && !before)
+		sdp_link_fault(link, link->conn.fault);
+	if (actions & SDP_DO_ADVERT)
+		sdp_sink_refuse(&link->conn.sink);
+	if (actions & SDP_DO_RESIZE)
+		asked_to_resize(link);
+	take_urgent(link, rx, &msg, actions);
+	if (actions & SDP_DO_DELIVER) {
+		rx->off = sdp_kind_of(msg.mid).header;
+		rx->len = msg.payload;
+		if (deliver(link, rx))
+			repost(link, rx);
+		if (link->sk)
+			sk_incoming_cpu_update(link->sk);
+		if (link->sk && !link->orphan)
+			link->sk->sk_data_ready(link->sk);
+		else if (link->orphan)
+			actions |= sdp_conn_input(&link->conn, SDP_IN_ABORT);
+	} else {
+		repost(link, rx);
+	}
+	sdp_link_act(link, actions);
+	sdp_link_pump(link);
+}
+
+/* With rdma_cm a message can be here before the event that says we are connected. */
+static void take_too_early(struct sdp_link *link, struct sdp_rx *rx, u32 len,
+			   bool invalidated)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->connector) {
+		/* HelloAck comes by that event */
+		rx->len = len;
+		rx->invalidated = invalidated;
+		list_add_tail(&rx->entry, &link->rx_early);
+		return;
+	}
+	/* who says that has our HelloAck */
+	sdp_link_up(link);
+	/* and the listener is told */
+	sdp_link_event(link, SDP_EV_PUMP);
+	take(link, rx, len, invalidated);
+}
+
+void sdp_link_take_early(struct sdp_link *link)
+{
+	struct sdp_rx *rx;
+
+	lockdep_assert_held(&link->lock);
+	while (link->phase == SDP_LINK_UP && !list_empty(&link->rx_early)) {
+		rx = list_first_entry(&link->rx_early, struct sdp_rx, entry);
+		list_del(&rx->entry);
+		take(link, rx, rx->len, rx->invalidated);
+	}
+}
+
+static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct sdp_rx *rx = container_of(wc->wr_cqe, struct sdp_rx, cqe);
+	bool invalidated = wc->wc_flags & IB_WC_WITH_INVALIDATE;
+	struct sdp_link *link = rx->link;
+
+	if (wc->status) {
+		if (wc->status == IB_WC_LOC_LEN_ERR)
+			sdp_link_fault(link, SDP_FAULT_SIZE);
+		/* the end of the stream is told by the device itself */
+		if (wc->status != IB_WC_WR_FLUSH_ERR)
+			sdp_link_abort(link, ECONNRESET);
+		return;
+	}
+	ib_dma_sync_single_for_cpu(link->dev->ib, rx->room.dma, wc->byte_len,
+				   DMA_FROM_DEVICE);
+	spin_lock_bh(&link->lock);
+	if (link->phase == SDP_LINK_UP)
+		take(link, rx, wc->byte_len, invalidated);
+	else if (link->phase == SDP_LINK_START && link->cm_id)
+		take_too_early(link, rx, wc->byte_len, invalidated);
+	else if (link->phase != SDP_LINK_DOWN && link->connector)
+		take_hello_ack(link, rx, wc->byte_len);
+	else
+		sdp_link_down(link, ECONNRESET);
+	spin_unlock_bh(&link->lock);
+}
+
+/* True: the buffer is free again. */
+static bool consume(struct sdp_link *link, struct sdp_rx *rx, u32 octets)
+{
+	lockdep_assert_held(&link->lock);
+	rx->off += octets;
+	rx->len -= octets;
+	WRITE_ONCE(link->rx_octets, link->rx_octets - octets);
+	if (rx->len)
+		return false;
+	list_del(&rx->entry);
+	if (!rx->kept)
+		WRITE_ONCE(link->rx_full, link->rx_full - 1);
+	repost(link, rx);
+	return true;
+}
+
+void sdp_link_skip(struct sdp_link *link)
+{
+	struct sdp_urgent *u = &link->urgent;
+	struct sdp_rx *rx;
+	u64 read;
+
+	lockdep_assert_held(&link->lock);
+	if (urgent_is_inline(link))
+		u->gone = 0;
+	while (!link->held && (read = sdp_link_position(link)) < u->gone) {
+		rx = list_first_entry_or_null(&link->rx_ready, struct sdp_rx,
+					      entry);
+		if (!rx)
+			break;
+		consume(link, rx, min_t(u64, rx->len, u->gone - read));
+	}
+}
+
+void sdp_link_consume(struct sdp_link *link, struct sdp_rx *rx, u32 octets)
+{
+	bool free;
+
+	spin_lock_bh(&link->lock);
+	link->held = false;
+	free = octets && consume(link, rx, octets);
+	if (link->marked) {
+		sdp_urgent_read(&link->urgent, sdp_link_position(link));
+		mark(link);
+		sdp_link_skip(link);
+	}
+	if (free)
+		sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
+/* Sending ----------------------------------------------------------------------- */
+
+static void tx_done(struct ib_cq *cq, struct ib_wc *wc);
+
+static struct sdp_piece *queued(struct sdp_link *link, u16 index)
+{
+	return &link->queue[(link->queue_head + index) % SDP_TX_QUEUE];
+}
+
+bool sdp_link_queue(struct sdp_link *link, struct page *page, u32 off, u32 len)
+{
+	struct sdp_piece *last;
+
+	lockdep_assert_held(&link->lock);
+	if (link->queue_count) {
+		last = queued(link, link->queue_count - 1);
+		if (last->page == page && last->off + last->len == off) {
+			last->len += len;
+			link->queue_octets += len;
+			put_page(page);
+			return true;
+		}
+	}
+	if (link->queue_count == SDP_TX_QUEUE)
+		return false;
+	*queued(link, link->queue_count++) =
+		(struct sdp_piece){ .page = page, .off = off, .len = len };
+	link->queue_octets += len;
+	return true;
+}
+
+/* Several segments of TCP's, on most links */
+static bool is_large(const struct sdp_tx *tx)
+{
+	return tx->payload > 2 * (1500 - 52);
+}
+
+/* What one message can be made of */
+static struct sdp_queue offered(struct sdp_link *link)
+{
+	struct sdp_queue q = {};
+	u16 i;
+
+	for (i = 0; i < link->queue_count && i < link->tx_pieces; i++)
+		q.octets += queued(link, i)->len;
+	/*
+	 * What it cannot hold waits anyway.  Nagle's rule waits for a message that
+	 * is on its way; here for a large one only, whose ACK comes
+	 * soon.  TCP delays that of a small one, with nothing to say for us, and
+	 * small octets gather all the same when credits run short: then the
+	 * program that reads sets the pace.
+	 */
+	q.partial = q.octets < link->queue_octets ||
+		    (!link->more && (link->nodelay || !link->tx_large));
+	/* it may have to go out of band */
+	if (link->urgents && q.octets && q.octets == link->queue_octets &&
+	    sdp_conn_sends(&link->conn))
+		q.octets--;
+	return q;
+}
+
+/* Move octets from the queue to a message. */
+static void fill(struct sdp_link *link, struct sdp_tx *tx, u32 octets)
+{
+	tx->payload = octets;
+	tx->pieces = 0;
+	link->queue_octets -= octets;
+	while (octets) {
+		struct sdp_piece *head = queued(link, 0);
+		struct sdp_piece *p = &tx->piece[tx->pieces++];
+
+		*p = *head;
+		if (head->len <= octets) {
+			link->queue_head = (link->queue_head + 1) % SDP_TX_QUEUE;
+			link->queue_count--;
+		} else {
+			get_page(p->page);
+			p->len = octets;
+			head->off += octets;
+			head->len -= octets;
+		}
+		octets -= p->len;
+	}
+}
+
+static void unmap(struct sdp_link *link, struct sdp_tx *tx)
+{
+	while (tx->pieces) {
+		struct sdp_piece *p = &tx->piece[--tx->pieces];
+
+		if (tx->dma[tx->pieces])
+			ib_dma_unmap_page(link->dev->ib, tx->dma[tx->pieces],
+					  p->len, DMA_TO_DEVICE);
+		put_page(p->page);
+	}
+}
+
+static int map(struct sdp_link *link, struct sdp_tx *tx, struct ib_sge *sge)
+{
+	struct ib_device *ib = link->dev->ib;
+	int i;
+
+	memset(tx->dma, 0, sizeof(tx->dma));
+	for (i = 0; i < tx->pieces; i++) {
+		struct sdp_piece *p = &tx->piece[i];
+		u64 dma = ib_dma_map_page(ib, p->page, p->off, p->len,
+					  DMA_TO_DEVICE);
+
+		if (ib_dma_mapping_error(ib, dma))
+			return -ENOMEM;
+		tx->dma[i] = dma;
+		sge[i] = (struct ib_sge){
+			.addr = dma,
+			.length = p->len,
+			.lkey = link->dev->pd->local_dma_lkey,
+		};
+	}
+	return 0;
+}
+
+/* A slot, and the octets that the message has.  Under link->lock. */
+static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
+{
+	struct sdp_tx *tx = &link->tx[link->tx_next];
+
+	lockdep_assert_held(&link->lock);
+	sdp_link_stated(link);
+	trace_sdp_message_sent(link, &out->msg);
+	trace_resize(link, true, &out->msg);
+	tx->cqe.done = tx_done;
+	tx->mid = out->msg.mid;
+	fill(link, tx, out->msg.payload);
+	tx->hdr_len = sdp_encode(link->layout, &out->msg, tx->hdr);
+	link->tx_next = (link->tx_next + 1) % SDP_TX_SLOTS;
+	link->tx_busy++;
+	link->tx_large += is_large(tx);
+	return tx;
+}
+
+/* To the device, which may transmit it right away */
+static int hand_over(struct sdp_link *link, struct sdp_tx *tx,
+		     const struct sdp_out *out)
+{
+	struct ib_sge sge[SDP_TX_PIECES + 1] = {
+		{
+			.addr = tx->hdr_dma,
+			.length = tx->hdr_len,
+			.lkey = link->dev->pd->local_dma_lkey,
+		},
+	};
+	struct ib_send_wr wr = {
+		.wr_cqe = &tx->cqe,
+		.opcode = out->invalidate ? IB_WR_SEND_WITH_INV : IB_WR_SEND,
+		.ex.invalidate_rkey = out->stag,
+		.send_flags = IB_SEND_SIGNALED |
+			      (out->solicited ? IB_SEND_SOLICITED : 0),
+		.sg_list = sge,
+	};
+	int ret;
+
+	ib_dma_sync_single_for_device(link->dev->ib, tx->hdr_dma, SDP_HDR_MAX,
+				      DMA_TO_DEVICE);
+	ret = map(link, tx, sge + 1);
+	wr.num_sge = 1 + tx->pieces;
+	ret = ret ?: ib_post_send(link->qp, &wr, NULL);
+	if (ret) {
+		unmap(link, tx);
+		atomic_add(tx->payload, &link->tx_done);
+		return ret;
+	}
+	sdp_count_sent(link->seen.net, &out->msg);
+	return 0;
+}
+
+void sdp_link_send(struct sdp_link *link, const struct sdp_out *out)
+{
+	int ret = hand_over(link, prepare(link, out), out);
+
+	if (ret)
+		sdp_link_down(link, -ret);
+}
+
+/* Messages without a pause; then the work item has its turn. */
+#define PUMP_BUDGET	64
+
+/* Does it have something to say, and may? */
+static bool next(struct sdp_link *link, struct sdp_queue *q, struct sdp_out *out)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->phase != SDP_LINK_UP)
+		return false;
+	/*
+	 * Octets of two carriers before the next: a peer that goes on and on would
+	 * have a program that does not read keep any amount.
+	 */
+	if (link->conn.suspend_due && link->kept_count && !link->conn.abort_due)
+		return false;
+	*q = offered(link);
+	return link->tx_busy < SDP_TX_SLOTS &&
+	       sdp_conn_next(&link->conn, q, out);
+}
+
+/* What waits for credit, or for more octets, does so no longer than that. */
+static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
+{
+	bool starved;
+
+	lockdep_assert_held(&link->lock);
+	if (link->phase != SDP_LINK_UP || timer_pending(&link->nudge))
+		return;
+	starved = sdp_conn_starved(&link->conn, q);
+	if (!starved && (!q->octets || link->tx_busy || q->partial))
+		return;
+	if (starved)
+		trace_sdp_credit(link, false);
+	sdp_link_get(link);
+	if (mod_timer(&link->nudge, jiffies + SDP_NUDGE_TIME))
+		sdp_link_put(link);
+}
+
+void sdp_link_pump(struct sdp_link *link)
+{
+	u32 left = PUMP_BUDGET;
+	struct sdp_queue q = {};
+	struct sdp_out out;
+	struct sdp_tx *tx;
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	if (link->pump != SDP_PUMP_IDLE) {
+		link->pump = SDP_PUMP_AGAIN;
+		return;
+	}
+	/* many small messages would cost more than few large ones */
+	if (link->phase == SDP_LINK_UP && sdp_conn_sends(&link->conn) &&
+	    link->queue_octets > 2 * (u64)link->conn.resize.peer)
+		sdp_resize_ask(&link->conn.resize, SDP_RX_SIZE);
+	do {
+		link->pump = SDP_PUMP_RUNS;
+		while (left && next(link, &q, &out)) {
+			left--;
+			tx = prepare(link, &out);
+			/* others need not wait for TCP's transmitting */
+			spin_unlock(&link->lock);
+			ret = hand_over(link, tx, &out);
+			spin_lock(&link->lock);
+			if (ret)
+				sdp_link_down(link, -ret);
+		}
+	} while (left && link->pump == SDP_PUMP_AGAIN);
+	link->pump = SDP_PUMP_IDLE;
+	if (!left)
+		sdp_link_event(link, SDP_EV_PUMP);
+	set_nudge(link, &q);
+}
+
+void sdp_link_quiesce(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	while (link->pump != SDP_PUMP_IDLE) {
+		spin_unlock_bh(&link->lock);
+		/* it has softirqs off, so that is soon */
+		usleep_range(10, 100);
+		spin_lock_bh(&link->lock);
+	}
+	spin_unlock_bh(&link->lock);
+}
+
+static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct sdp_tx *tx = container_of(wc->wr_cqe, struct sdp_tx, cqe);
+	struct sdp_link *link = tx->link;
+	enum sdp_input input = SDP_IN_SAID_DONE;
+	/* the slot may be another message's as soon as it is free */
+	u32 payload = tx->payload;
+	bool large = is_large(tx);
+	u8 mid = tx->mid;
+	struct sock *sk;
+
+	unmap(link, tx);
+	atomic_add(payload, &link->tx_done);
+	if (wc->status) {
+		if (wc->status != IB_WC_WR_FLUSH_ERR)
+			sdp_link_abort(link, wc->status == IB_WC_RETRY_EXC_ERR ?
+					     ETIMEDOUT : ECONNRESET);
+		return;
+	}
+	spin_lock_bh(&link->lock);
+	link->tx_busy--;
+	if (link->fin_waits && !link->tx_busy)
+		sdp_link_event(link, SDP_EV_FIN);
+	link->tx_large -= large;
+	if (link->phase == SDP_LINK_UP) {
+		if (mid == SDP_MID_ABORT_CONN)
+			input = SDP_IN_ABORT_DONE;
+		if (mid == SDP_MID_SUSP_COMM_ACK)
+			sdp_link_event(link, SDP_EV_MOVE);
+		if (mid == SDP_MID_DISCONN || mid == SDP_MID_ABORT_CONN)
+			sdp_link_act(link, sdp_conn_input(&link->conn, input));
+		sdp_link_pump(link);
+	}
+	sk = link->sk;
+	/* who lingers waits for DisConn, and for what may be behind it */
+	if (sk && (mid == SDP_MID_DISCONN || (link->orphan && !link->tx_busy)))
+		sk->sk_state_change(sk);
+	if (sk)
+		sock_hold(sk);
+	spin_unlock_bh(&link->lock);
+	if (!sk)
+		return;
+	if (payload)
+		sdp_sock_sent(sk);
+	sock_put(sk);
+}
+
+/* Memory -------------------------------------------------------------------------- */
+
+static int alloc_rx(struct sdp_link *link)
+{
+	u32 i;
+	int ret;
+
+	link->rx = kcalloc(SDP_RX_BUFS, sizeof(*link->rx), GFP_KERNEL);
+	if (!link->rx)
+		return -ENOMEM;
+	for (i = 0; i < SDP_RX_BUFS; i++) {
+		link->rx[i].link = link;
+		INIT_LIST_HEAD(&link->rx[i].entry);
+	}
+	for (i = 0; i < SDP_RX_FIRST_BUFS; i++) {
+		struct sdp_rx *rx = &link->rx[i];
+
+		ret = room_alloc(&rx->room, SDP_RX_FIRST_SIZE) ?:
+		      room_map(&rx->room, link->dev->ib) ?:
+		      post(link, rx);
+		if (ret)
+			return ret;
+	}
+	WRITE_ONCE(link->rx_count, SDP_RX_FIRST_BUFS);
+	return 0;
+}
+
+static int alloc_tx(struct sdp_link *link)
+{
+	struct ib_device *ib = link->dev->ib;
+	u32 i;
+
+	if (!link->queue)
+		link->queue = kcalloc(SDP_TX_QUEUE, sizeof(*link->queue),
+				      GFP_KERNEL);
+	link->tx = kcalloc(SDP_TX_SLOTS, sizeof(*link->tx), GFP_KERNEL);
+	if (!link->queue || !link->tx)
+		return -ENOMEM;
+	for (i = 0; i < SDP_TX_SLOTS; i++) {
+		struct sdp_tx *tx = &link->tx[i];
+		u64 dma = ib_dma_map_single(ib, tx->hdr, SDP_HDR_MAX,
+					    DMA_TO_DEVICE);
+
+		if (ib_dma_mapping_error(ib, dma))
+			return -ENOMEM;
+		/* from here on it is to be unmapped */
+		tx->hdr_dma = dma;
+		tx->link = link;
+	}
+	return 0;
+}
+
+int sdp_link_alloc(struct sdp_link *link)
+{
+	int ret = alloc_tx(link);
+
+	return ret ?: alloc_rx(link);
+}
+
+void sdp_link_unmap(struct sdp_link *link)
+{
+	struct ib_device *ib = link->dev->ib;
+	u32 i;
+
+	for (i = 0; link->rx && i < SDP_RX_BUFS; i++)
+		room_unmap(&link->rx[i].room, ib);
+	for (i = 0; link->tx && i < SDP_TX_SLOTS; i++)
+		if (link->tx[i].link)
+			ib_dma_unmap_single(ib, link->tx[i].hdr_dma, SDP_HDR_MAX,
+					    DMA_TO_DEVICE);
+}
+
+static void free_rx(struct sdp_rx *rx)
+{
+	u32 i;
+
+	for (i = 0; rx && i < SDP_RX_BUFS; i++)
+		room_free(&rx[i].room);
+	kfree(rx);
+}
+
+/*
+ * The program may be reading, so that the octets stay where they are.  It goes on to
+ * pay for all that there was; what comes in addition it is charged for when its
+ * socket can be.
+ */
+void sdp_link_keep(struct sdp_link *link)
+{
+	struct sdp_room *spare;
+	struct sdp_rx *old, *rx;
+	u32 i;
+
+	spin_lock_bh(&link->lock);
+	old = link->rx;
+	list_for_each_entry(rx, &link->rx_ready, entry) {
+		if (rx->kept)
+			continue;
+		rx->kept = true;
+		link->kept_count++;
+	}
+	if (link->kept_count)
+		atomic_add(SDP_LINK_COST, &link->rx_more);
+	for (i = 0; i < SDP_RX_BUFS; i++)
+		if (!old[i].kept)
+			room_free(&old[i].room);
+	if (link->kept_count)
+		swap(link->kept, old);
+	link->rx = NULL;
+	WRITE_ONCE(link->rx_full, 0);
+	WRITE_ONCE(link->grow, false);
+	spare = link->spare;
+	link->spare = NULL;
+	link->spares = 0;
+	link->tx_next = 0;
+	link->tx_busy = 0;
+	link->tx_large = 0;
+	spin_unlock_bh(&link->lock);
+	kfree(old);
+	free_rooms(spare);
+	kfree(link->tx);
+	link->tx = NULL;
+}
+
+void sdp_link_free(struct sdp_link *link)
+{
+	free_rx(link->rx);
+	free_rx(link->kept);
+	free_rooms(link->spare);
+	while (link->queue_count) {
+		put_page(queued(link, 0)->page);
+		link->queue_head = (link->queue_head + 1) % SDP_TX_QUEUE;
+		link->queue_count--;
+	}
+	kfree(link->queue);
+	kfree(link->tx);
+	link->spare = NULL;
+	link->rx = NULL;
+	link->queue = NULL;
+	link->tx = NULL;
+}
