@@ -4,10 +4,12 @@
 Tables are files of tab-separated columns with a header line, in tests/conformance:
   requirements/*.tsv  id, section, level, requirement, basis
   elsewhere.tsv       id, kind, test: tests outside tests/conformance that show a requirement.  kind is kunit
-                      (suite.case), e2e or unit (Suite.Test), or step (STEP: TEST, a result of scripts/check)
+                      (suite.case), e2e or unit (Suite.Test), sockets (Suite.Test, on each kind of socket that the step
+                      of SOCKETS has), or step (STEP: TEST, a result of scripts/check)
   explained.tsv       id, reason: why a SHOULD or MAY has no test
   absent.tsv          id, files, reason: the row is about a part that we do not have; files is the pattern of a name
-                      that would be below kernel/ or userspace-provider/ if we had it
+                      that would be below kernel/ or userspace-provider/ if we had it, or, as "PATTERN: TEXT", of files
+                      from the top of the tree, and of a text that one of them would then have
 
 Tests in tests/conformance name their requirements themselves, with REQ().
 """
@@ -30,10 +32,16 @@ TABLES = ROOT / "tests/conformance"
 OUT = BUILD / "conformance"
 DOCUMENT = ROOT / "Documentation/conformance.md"
 PROTOCOLS = {"rdmap": "RDMAP, RFC 5040", "rdmapx": "RDMAP extensions, RFC 7306", "ddp": "DDP, RFC 5041",
-             "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581", "sec": "Security, RFC 5042"}
+             "mpa": "MPA, RFC 5044", "mpa2": "MPA, RFC 6581", "sec": "Security, RFC 5042",
+             "sdp": "SDP, draft-pinkerton-iwarp-sdp-01",
+             "pm": "SDP's port mapper, draft-pinkerton-iwarp-sdp-01"}
 COLUMNS = {"requirements": ("id", "section", "level", "requirement", "basis"), "elsewhere": ("id", "kind", "test"),
            "explained": ("id", "reason"), "absent": ("id", "files", "reason")}
-KINDS = ("kunit", "e2e", "unit", "step")
+KINDS = ("kunit", "e2e", "unit", "sockets", "step")
+# The step whose results those of kind sockets are
+SOCKETS = "sockets-uml"
+# How citations call what is no RFC
+DRAFT = "sdp"
 # "-" is no requirement of a text: a profile of ours, or a note of what is not promised.
 LEVELS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "-")
 STRICT = ("MUST", "MUST NOT")
@@ -193,8 +201,22 @@ def run_steps(names) -> dict:
     return {f"{row['step']}: {row['test']}": row["passed"] for row in json.loads(path.read_text())}
 
 
+def on_sockets(steps: dict[str, bool]) -> dict[str, bool]:
+    """Tests of sockets by Suite.Test, from results of steps: passed on all kinds of sockets, or not."""
+    found = {}
+    ended = steps.get(f"{SOCKETS}: a test that did not end", True)
+    for name, passed in steps.items():
+        if match := re.fullmatch(rf"{SOCKETS}: \w+/(\w+\.\w+)/\w+", name):
+            found[match[1]] = found.get(match[1], ended) and passed
+    return found
+
+
 def part(pattern: str) -> Path | None:
-    """A file or directory of ours with such a name, if there is one."""
+    """A file or directory of ours with such a name, or with such a text in it, if there is one."""
+    pattern, _, text = pattern.partition(": ")
+    if text:
+        return next((path for path in sorted(ROOT.glob(pattern)) if re.search(text, path.read_text(encoding="utf-8"))),
+                    None)
     return next((path for top in PARTS for path in sorted((ROOT / top).rglob(pattern))), None)
 
 
@@ -293,8 +315,18 @@ def homes() -> dict[str, str]:
     return found
 
 
+def sections(places: str) -> set[str]:
+    """Numbers of sections in a citation such as "6, 8.1 and 10.1 to 10.5"."""
+    found = set(re.findall(r"[A-C\d][\d.]*", places))
+    for first, last in re.findall(r"(\d[\d.]*) to (\d[\d.]*)", places):
+        top, _, begin = first.rpartition(".")
+        end = last.rstrip(".").rpartition(".")[2]
+        found |= {f"{top}.{number}".lstrip(".") for number in range(int(begin), int(end))}
+    return {section.rstrip(".") for section in found}
+
+
 def citations() -> dict[tuple[str, str], set[str]]:
-    """Which files of the kernel cite which (RFC, section)."""
+    """Which files of the kernel cite which (RFC, section); of SDP's, sections without an RFC are the draft's."""
     found = {}
     for path in sorted((ROOT / "kernel").rglob("*.[ch]")):
         # a citation may go on in the next line of a comment
@@ -302,12 +334,18 @@ def citations() -> dict[tuple[str, str], set[str]]:
         for rfc, places in re.findall(r"RFC (\d{4}),? (?:sections?|s\.|appendix) ((?:[A-C\d][\d.]*(?:, | and )?)+)", text):
             for section in re.findall(r"[A-C\d][\d.]*", places):
                 found.setdefault((rfc, section.rstrip(".")), set()).add(str(path.relative_to(ROOT / "kernel")))
+        if path.parent.name == "sdp":
+            for places in re.findall(r"(?<!RFC \d{4} )(?<!RFC \d{4}, )[Ss]ections? ((?:\d[\d.]*(?:, | and | to )?)+)",
+                                     text):
+                for section in sections(places):
+                    found.setdefault((DRAFT, section), set()).add(str(path.relative_to(ROOT / "kernel")))
     return found
 
 
 def cited(row: Row, found: dict[tuple[str, str], set[str]]) -> list[str]:
     """Files of the kernel that cite a section that the row is about, or a part of it."""
-    rfc = re.search(r"RFC (\d+)", PROTOCOLS[row.protocol])[1]
+    title = re.search(r"RFC (\d+)", PROTOCOLS[row.protocol])
+    rfc = title[1] if title else DRAFT
     files = set()
     for part_of in row.section.split(";"):
         if named := re.match(r"\s*RFC (\d{4})", part_of):
@@ -379,8 +417,12 @@ def evaluate(kernel: str, kunit_kernel: str, quick: bool = False, test_filter: s
     if named["kunit"]:
         common.say(f"conformance: KUnit, on {kunit_kernel}")
         have_run |= {("kunit", name): passed for name, passed in run_kunit(kunit_kernel).items()}
-    if named["step"]:
-        have_run |= {("step", name): passed for name, passed in run_steps(named["step"]).items()}
+    steps = {name: passed for (kind, name), passed in have_run.items() if kind == "step"}
+    to_run = named["step"] | ({f"{SOCKETS}: "} if named["sockets"] and not on_sockets(steps) else set())
+    if to_run:
+        steps |= run_steps(to_run)
+    have_run |= {("step", name): passed for name, passed in steps.items()}
+    have_run |= {("sockets", name): passed for name, passed in on_sockets(steps).items()}
     wrong = join(rows, outcome.tests, others, have_run) + outcome.problems
     wrong += [f"test {name} failed (it names no requirement)\n{text}"
               for name, (passed, ids, text) in outcome.tests.items() if not ids and not passed]

@@ -11,7 +11,7 @@ import guest
 import kernels
 import modules
 import results
-from common import BUILD, ROOT, Failure, jobs, run, say
+from common import BUILD, ROOT, Failure, jobs, locked, run, say
 
 OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
@@ -51,10 +51,11 @@ def build_programs() -> None:
     """softwarp-fuzz, softwarp-hostile and softwarp-local."""
     OUT.mkdir(parents=True, exist_ok=True)
     log = OUT / "build-programs.log"
-    log.unlink(missing_ok=True)
-    run(["cmake", "-S", ROOT / "tests/fuzz", "-B", BUILD / "cmake-fuzz", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"], log=log,
-        what="the fuzzer")
-    run(["cmake", "--build", BUILD / "cmake-fuzz", "--parallel", jobs()], log=log, what="the fuzzer")
+    with locked(BUILD / "fuzz.lock", "the fuzzer"):
+        log.unlink(missing_ok=True)
+        run(["cmake", "-S", ROOT / "tests/fuzz", "-B", BUILD / "cmake-fuzz", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"], log=log,
+            what="the fuzzer")
+        run(["cmake", "--build", BUILD / "cmake-fuzz", "--parallel", jobs()], log=log, what="the fuzzer")
 
 
 def targets(runs: int, seed: int) -> Outcome:
@@ -140,16 +141,19 @@ def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> O
     return outcome
 
 
-def peers(kernel: str, seed: int, seconds: int, workers: int) -> Outcome:
-    """Mutated sessions for so long and the scenarios in their quick form, in one guest."""
-    mark = "the scenarios follow"
-    command = (f"code=0; {mutation_command(seed, 0, seconds, workers)} || code=1; echo '{mark}'; "
-               f"{PROGRAMS}/softwarp-hostile || code=1; exit $code")
-    text, outcome = boot(kernel, command, "peers", 600 + seconds + 150 * kernels.SCALE[kernel], True, False)
-    first, _, second = text.partition(mark)
+MARK = "the scenarios follow"
+
+
+def peers_command(seed: int, seconds: int, workers: int) -> str:
+    """Mutated sessions for so long and the scenarios, in a guest."""
+    return (f"(code=0; dmesg -n 4; {mutation_command(seed, 0, seconds, workers)} || code=1; echo '{MARK}'; "
+            f"{PROGRAMS}/softwarp-hostile || code=1; exit $code)")
+
+
+def judge_peers(text: str, outcome: Outcome, seconds: int) -> None:
+    first, _, second = text.partition(MARK)
     judge_mutation(first, outcome, 0, seconds)
     judge_hostile(second, outcome)
-    return outcome
 
 
 def local(kernel: str, seed: int, calls: int, actors: int = 6, show: bool = True, corpus: bool = True) -> Outcome:

@@ -241,16 +241,20 @@ def run_job(job: Job, stdout=None, stderr=None) -> Result:
     """Boot, run job.command, power off.  Its output goes to the streams (binary) as it comes, and stays in the files
     .vm/stdout and .vm/stderr of the result's directory.
 
-    What a guest did whose emulator has provably gone wrong is no result, neither good nor bad: another one is booted."""
+    What a guest did whose emulator has provably gone wrong is no result, neither good nor bad: another one is booted, and
+    nothing is left of what the first one wrote.  A report that comes before that is a report."""
+    kept = set(job.out.iterdir()) if job.out and job.out.exists() else set()
     for left in reversed(range(job.tries)):
         result = _run_once(job, stdout, stderr)
-        remarks = [text for text in map(reports.impossible, result.reports) if text]
-        if not remarks or not left:
+        remark = reports.impossible(result.reports[0]) if result.reports else ""
+        if not remark or not left:
             break
-        kept = result.vm.with_name(".vm-broken")
-        shutil.rmtree(kept, ignore_errors=True)
-        result.vm.rename(kept)
-        say(f"{remarks[0].removeprefix('softwarp: ')}; its logs are in {kept}, another guest is booted")
+        broken = result.vm.with_name(".vm-broken")
+        shutil.rmtree(broken, ignore_errors=True)
+        result.vm.rename(broken)
+        for path in set(result.out.iterdir()) - {broken} - {result.out / path.name for path in kept}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        say(f"{remark.removeprefix('softwarp: ')}; its logs are in {broken}, another guest is booted")
     return result
 
 

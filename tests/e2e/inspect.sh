@@ -5,6 +5,7 @@
 # mapper, RDMA devices that belong to one namespace.  A line "ok" or "FAILED" for each.
 set -u
 
+sdp=$1 # softwarp_sdp.ko of this kernel
 ours=10.77.0.1 theirs=10.77.0.2
 failed=0
 
@@ -41,6 +42,42 @@ tracepoints() {
 		grep -q "$event: " $dir/trace || { echo "no $event"; return 1; }
 	done
 	grep -q 'swp_rx_fpdu: qp [0-9]* Read Response (last)' $dir/trace
+}
+
+# What SDP sockets say to a peer that a test plays, who also breaks the rules
+sdp_tracepoints() {
+	local dir=/sys/kernel/tracing
+	insmod $sdp || return 1
+	echo > $dir/trace
+	echo 1 > $dir/events/sdp/enable
+	build/sockets/softwarp-sockets --gtest_filter='All/Seen.FaultsAreCounted/sdp4:All/Rules.HalfClosed/sdp4:'\
+'All/Rules.NoCreditForPayload/sdp4:All/Rules.AsksForLargerBuffers/sdp4:All/Seen.BadHelloAcksAreCounted/sdp4' || return 1
+	echo 0 > $dir/events/sdp/enable
+	for line in 'sdp_setup: 127.0.0.1:[0-9]* 127.0.0.1:[0-9]* acceptor: Hello taken ret 0' 'sdp_setup: .* acceptor: device ret 0' \
+		'sdp_setup: .* acceptor: MPA done ret 0' 'sdp_setup: .* acceptor: HelloAck sent ret 0' \
+		'sdp_setup: .* connector: TCP connected ret 0' 'sdp_setup: .* connector: Hello sent ret 0' \
+		'sdp_setup: .* connector: HelloAck taken ret -71' 'sdp_state: .* hello -> mpa' 'sdp_state: .* mpa -> open' \
+		'sdp_state: .* tcp -> mpa' 'sdp_state: .* hello-ack -> down' 'sdp_state: .* open -> closing' \
+		'sdp_state: .* closing -> half' 'sdp_state: .* half -> wait' 'sdp_state: .* wait -> ' \
+		'sdp_message_sent: .* HelloAck flags 0x00 bufs 4 mseq 0 mseq_ack 0 0 octets' \
+		'sdp_message_received: .* Data flags 0x00 bufs 100 mseq 0 mseq_ack 1 500 octets' \
+		'sdp_message_sent: .* Data .* 1000 octets' 'sdp_message_sent: .* DisConn ' 'sdp_message_received: .* DisConn ' \
+		'sdp_credit: .* starved: own [0-9]* peer [0-2], 10 octets wait' 'sdp_credit: .* probe: ' \
+		'sdp_resize: .* sent ChRcvBuf size 32768: own 4096 peer 4096' \
+		'sdp_resize: .* received ChRcvBufAck size 20000: own 4096 peer 20000' \
+		'sdp_fault: .* malformed' 'sdp_fault: .* mseq' 'sdp_fault: .* ack' 'sdp_fault: .* size' 'sdp_fault: .* unexpected' \
+		'sdp_fault: .* mode' 'sdp_fault: .* adverts' 'sdp_fault: .* payload' 'sdp_fault: .* unfinished' 'sdp_fault: .* resize'; do
+		grep -q "$line" $dir/trace || { echo "no $line"; cat $dir/trace; return 1; }
+	done
+	echo > $dir/trace
+	build/sockets/softwarp-sockets --gtest_filter='All/Rules.HalfClosed/sdp4' || return 1
+	! grep sdp_ $dir/trace || { echo "events that are off"; return 1; }
+	for try in $(seq 100); do
+		rmmod softwarp_sdp 2> /dev/null && return 0
+		sleep 0.1
+	done
+	echo "softwarp_sdp.ko is still in use"
+	return 1
 }
 
 # The daemon answers once it has a socket.  It asks the other host's, and takes its time when there is none.
@@ -162,6 +199,7 @@ END
 }
 
 check "tracepoints follow a connection" tracepoints
+check "tracepoints follow SDP sockets" sdp_tracepoints
 check "connections with the port mapper, and when it has gone" mapped
 check "a TCP port belongs to one listener, RDMA or not" ports_taken
 check "a program's rings are charged to its memory cgroup" charged

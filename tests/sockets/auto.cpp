@@ -1,0 +1,780 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The policies auto and tcp: by what a connection is made, how long that takes, and
+ * that a socket which is TCP's is so in all its calls.  The port mapper is asked on
+ * loopback, so that all of it is within one network namespace.
+ */
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "kinds.hpp"
+#include "portmap.hpp"
+#include "seen.hpp"
+#include "softwarp_sdp.h"
+
+namespace softwarp::sockets {
+
+namespace {
+
+sdp_info info(const Fd &fd) {
+    sdp_info found{};
+    socklen_t len = sizeof(found);
+    EXPECT_EQ(::getsockopt(fd.get(), SOL_SDP, SDP_INFO, &found, &len), 0) << std::strerror(errno);
+    return found;
+}
+
+int policy(const Fd &fd, int value) {
+    return set(fd, SOL_SDP, SDP_POLICY, value);
+}
+
+std::vector<Kind> kinds(int address = AF_UNSPEC) {
+    std::vector<Kind> found;
+    for (const Kind &kind : {Kind{"auto4", AF_INET, IPPROTO_SDP, AF_INET},
+                             Kind{"auto6", AF_INET6, IPPROTO_SDP, AF_INET6}})
+        if (address == AF_UNSPEC || kind.address == address)
+            found.push_back(kind);
+    return found;
+}
+
+bool echoes(const Fd &a, const Fd &b) {
+    std::vector<uint8_t> octets = pattern(100000);
+    std::thread sender([&] { EXPECT_TRUE(send_all(a, octets)); });
+    bool right = receive(b, octets.size()) == octets;
+    sender.join();
+    return right;
+}
+
+} // namespace
+
+class Auto : public Sockets {
+  protected:
+    Fd make_auto(int flags = 0) const {
+        Fd fd = make(flags);
+        EXPECT_EQ(policy(fd, SDP_INFO_POLICY_AUTO), 0);
+        return fd;
+    }
+
+    Fd plain() const { return Fd(::socket(GetParam().address, SOCK_STREAM, 0)); }
+
+    Fd listening(Fd fd, uint16_t port = 0) const {
+        set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        EXPECT_EQ(bind_to(fd, loopback(port)), 0);
+        EXPECT_EQ(::listen(fd.get(), 16), 0) << std::strerror(errno);
+        return fd;
+    }
+
+    Fd auto_listener(uint16_t port = 0) const { return listening(make_auto(), port); }
+    Fd tcp_listener(uint16_t port = 0) const { return listening(plain(), port); }
+
+    static Fd accepted(const Fd &listener) {
+        Fd fd(::accept(listener.get(), nullptr, nullptr));
+        EXPECT_TRUE(fd) << std::strerror(errno);
+        return fd;
+    }
+
+    void expect_sdp(const Fd &fd) const {
+        EXPECT_EQ(info(fd).transport, SDP_INFO_TRANSPORT_SDP);
+        EXPECT_EQ(info(fd).reason, SDP_INFO_REASON_NONE);
+    }
+
+    void expect_tcp(const Fd &fd, int reason) const {
+        EXPECT_EQ(info(fd).transport, SDP_INFO_TRANSPORT_TCP);
+        EXPECT_EQ(info(fd).reason, reason);
+    }
+};
+INSTANTIATE_TEST_SUITE_P(All, Auto, testing::ValuesIn(kinds()), name_of_kind);
+
+/* Both ends know how: it is SDP, and what the program sees of addresses is the service. */
+TEST_P(Auto, BothHaveIt) {
+    Fd listener = auto_listener();
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    Fd there = accepted(listener);
+    expect_sdp(here);
+    expect_sdp(there);
+    EXPECT_EQ(info(here).policy, SDP_INFO_POLICY_AUTO);
+    EXPECT_EQ(info(there).policy, SDP_INFO_POLICY_AUTO);
+    EXPECT_TRUE(peer_of(here) == name_of(listener));
+    EXPECT_TRUE(name_of(there) == name_of(listener));
+    EXPECT_TRUE(peer_of(there) == name_of(here));
+    EXPECT_TRUE(echoes(here, there));
+    EXPECT_TRUE(echoes(there, here));
+}
+
+/* Nobody has a port mapper there: TCP, at once. */
+TEST_P(Auto, PeerHasTcp) {
+    Fd listener = tcp_listener();
+    Fd here = make_auto();
+    Counters before = counters();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    Fd there = accepted(listener);
+    expect_tcp(here, SDP_INFO_REASON_NO_ANSWER);
+    expect_more(before, "pm_unreachable", 1);
+    expect_more(before, "tcp_no_answer", 1);
+    EXPECT_TRUE(peer_of(here) == name_of(listener));
+    EXPECT_TRUE(peer_of(there) == name_of(here));
+    EXPECT_TRUE(echoes(here, there));
+    EXPECT_TRUE(echoes(there, here));
+    tcp_info tcp{};
+    socklen_t len = sizeof(tcp);
+    ASSERT_EQ(::getsockopt(here.get(), SOL_TCP, TCP_INFO, &tcp, &len), 0);
+    EXPECT_EQ(tcp.tcpi_state, TCP_ESTABLISHED);
+}
+
+TEST_P(Auto, TcpComesToAuto) {
+    Fd listener = auto_listener();
+    Fd here = plain();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    Fd there = accepted(listener);
+    expect_tcp(there, SDP_INFO_REASON_PEER);
+    EXPECT_EQ(info(there).policy, SDP_INFO_POLICY_AUTO);
+    EXPECT_TRUE(echoes(here, there));
+    EXPECT_TRUE(echoes(there, here));
+    ::shutdown(here.get(), SHUT_WR);
+    EXPECT_TRUE(receive(there, 1).empty());
+}
+
+/* One accept() for both, in turn, and poll() for either */
+TEST_P(Auto, BothAtOneListener) {
+    Fd listener = auto_listener();
+    EXPECT_EQ(events(listener, POLLIN), 0);
+    std::vector<Fd> clients;
+    for (int i = 0; i < 10; i++) {
+        clients.push_back(i % 2 ? plain() : make_auto());
+        ASSERT_EQ(connect_to(clients.back(), name_of(listener)), 0);
+    }
+    int sdp = 0;
+    for (int i = 0; i < 10; i++) {
+        ASSERT_TRUE(eventually([&] { return events(listener, POLLIN) == POLLIN; }));
+        sdp += info(accepted(listener)).transport == SDP_INFO_TRANSPORT_SDP;
+    }
+    EXPECT_EQ(sdp, 5);
+    EXPECT_EQ(events(listener, POLLIN), 0);
+    set_nonblocking(listener);
+    EXPECT_EQ(ERRNO_OF(::accept(listener.get(), nullptr, nullptr)), EAGAIN);
+}
+
+/* Who sleeps in accept() wakes for either. */
+TEST_P(Auto, AcceptWaitsForBoth) {
+    Fd listener = auto_listener();
+    for (bool sdp : {true, false, true}) {
+        Call call([&] { return ::accept(listener.get(), nullptr, nullptr); });
+        ASSERT_TRUE(call.sleeps());
+        Fd here = sdp ? make_auto() : plain();
+        ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+        Fd there(static_cast<int>(call.ret()));
+        ASSERT_TRUE(there);
+        EXPECT_EQ(info(there).transport == SDP_INFO_TRANSPORT_SDP, sdp);
+    }
+}
+
+/* The port of a service that does SDP alone is known as well. */
+TEST_P(Auto, ServiceWithoutTcp) {
+    Fd other = auto_listener();
+    Fd listener = listening(make());
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    Fd there = accepted(listener);
+    expect_sdp(here);
+    expect_sdp(there);
+}
+
+/* A port mapper that knows of no such service says so. */
+TEST_P(Auto, Denied) {
+    Fd other = auto_listener();
+    Fd listener = tcp_listener();
+    Counters before = counters();
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_tcp(here, SDP_INFO_REASON_DENIED);
+    expect_more(before, "pm_denied", 1);
+    expect_more(before, "pm_denies_sent", 1);
+}
+
+/* Nobody is asked twice within the time that an answer holds. */
+TEST_P(Auto, AskedOnce) {
+    Fd listener = auto_listener();
+    Counters before = counters();
+    for (int i = 0; i < 5; i++) {
+        Fd here = make_auto();
+        ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+        expect_sdp(here);
+        accepted(listener);
+    }
+    expect_more(before, "pm_requests_sent", 1);
+    expect_more(before, "pm_accepts_sent", 1);
+    expect_more(before, "pm_acks_received", 1);
+    expect_more(before, "pm_cached", 4);
+}
+
+/* PM-12, -13: an answer may be for once, and SDP is still there when it is used. */
+TEST_P(Auto, AnswerForOnce) {
+    Tuned tuned("pm_time", 0);
+    Fd listener = auto_listener();
+    Counters before = counters();
+    for (int i = 0; i < 3; i++) {
+        Fd here = make_auto();
+        ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+        expect_sdp(here);
+        EXPECT_TRUE(echoes(here, accepted(listener)));
+    }
+    expect_more(before, "pm_requests_sent", 3);
+    EXPECT_EQ(counters()["pm_cached"], before["pm_cached"]);
+}
+
+/* PM-20, -23, -38, -42: at the port of port mappers, and no two questions are the same. */
+TEST_P(Auto, QuestionsDiffer) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    constexpr size_t kMany = 20;
+    std::vector<Fd> fds;
+    for (size_t i = 0; i < kMany; i++) {
+        fds.push_back(make_auto(SOCK_NONBLOCK));
+        ASSERT_EQ(connect_to(fds.back(), name_of(listener)), EINPROGRESS);
+    }
+    std::set<uint64_t> handles;
+    std::set<std::pair<uint64_t, uint16_t>> asked;
+    for (const Message &m : mapper.taken(2 * kMany)) {
+        EXPECT_EQ(m.ap_port(), name_of(listener).port());
+        handles.insert(m.handle());
+        asked.insert({m.handle(), m.cp_port()});
+    }
+    EXPECT_EQ(handles.size(), kMany);
+    EXPECT_EQ(asked.size(), kMany);
+    for (const Fd &fd : fds)
+        EXPECT_EQ(events(fd, POLLOUT, 20000), POLLOUT);
+}
+
+/* PM-41: where the count begins nobody can tell. */
+TEST_P(Auto, FirstHandleIsRandom) {
+    auto *handles = static_cast<uint64_t *>(::mmap(
+        nullptr, 2 * sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(static_cast<void *>(handles), MAP_FAILED);
+    for (int i = 0; i < 2; i++) {
+        std::string add = "rdma link add fresh" + std::to_string(i) + GetParam().name +
+                          " type softwarp netdev lo";
+        ASSERT_EQ(in_child([&] {
+                      if (::unshare(CLONE_NEWNET) != 0)
+                          return 1;
+                      loopback_up();
+                      if (std::system(add.c_str()) != 0)
+                          return 2;
+                      {
+                          Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+                          Fd listener = tcp_listener();
+                          Fd here = make_auto();
+                          if (connect_to(here, name_of(listener)) != 0)
+                              return 3;
+                          handles[i] = mapper.taken(1)[0].handle();
+                      }
+                      return 0;
+                  }),
+                  0);
+    }
+    EXPECT_NE(handles[0], handles[1]);
+    EXPECT_GT(handles[0] | handles[1], UINT32_MAX);
+    ::munmap(handles, 2 * sizeof(uint64_t));
+}
+
+/* PM-59 */
+TEST_P(Auto, AnotherPort) {
+    Tuned tuned("pm_port", 4935);
+    Fd listener = auto_listener();
+    Fd free(::socket(GetParam().address, SOCK_DGRAM, 0));
+    EXPECT_EQ(bind_to(free, loopback(kMapperPort)), 0);
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_sdp(here);
+    Client client(loopback(4935));
+    client.send(request(name_of(listener), loopback(4711)));
+    EXPECT_TRUE(client.receive());
+}
+
+/* What was promised is no more: a reset there is a denial, and TCP has its turn. */
+TEST_P(Auto, AnswerIsStale) {
+    Fd listener = auto_listener();
+    uint16_t port = name_of(listener).port();
+    Fd first = make_auto();
+    ASSERT_EQ(connect_to(first, name_of(listener)), 0);
+    first.reset();
+    listener.reset();
+    listener = tcp_listener(port);
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_tcp(here, SDP_INFO_REASON_REFUSED);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+    /* and now that is known */
+    Fd next = make_auto();
+    ASSERT_EQ(connect_to(next, name_of(listener)), 0);
+    expect_tcp(next, SDP_INFO_REASON_DENIED);
+}
+
+/* Who answers and then does not do SDP */
+TEST_P(Auto, SetUpFails) {
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Fd liar = tcp_listener();
+    mapper.answer(name_of(liar).port());
+    std::thread closer([&] { accepted(liar); });
+    Fd here = make_auto();
+    EXPECT_EQ(connect_to(here, name_of(listener)), 0);
+    closer.join();
+    expect_tcp(here, SDP_INFO_REASON_SETUP);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+/* A host that is silent costs 200 ms at most, and that once. */
+TEST_P(Auto, NobodyAnswers) {
+    Mapper mapper(another_address(), AF_INET6 == GetParam().address);
+    Fd listener = plain();
+    ASSERT_EQ(bind_to(listener, another_address()), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    Counters before = counters();
+    Fd here = make_auto();
+    Stopwatch first;
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    long ms = first.ms();
+    EXPECT_GE(ms, 190);
+    expect_tcp(here, SDP_INFO_REASON_NO_ANSWER);
+    expect_more(before, "pm_silent", 1);
+    expect_more(before, "pm_requests_sent", 2);
+    std::vector<Message> asked = mapper.taken(2);
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked[0], asked[1]);
+    /* another service of that host */
+    Fd other = plain();
+    ASSERT_EQ(bind_to(other, another_address()), 0);
+    ASSERT_EQ(::listen(other.get(), 8), 0);
+    Fd next = make_auto();
+    ASSERT_EQ(connect_to(next, name_of(other)), 0);
+    expect_tcp(next, SDP_INFO_REASON_NO_ANSWER);
+    expect_more(before, "pm_requests_sent", 2);
+    expect_more(before, "pm_cached", 1);
+}
+
+/* Between the question and its answer the socket is as one of TCP's that connects. */
+TEST_P(Auto, WhileItIsAsked) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Address to = name_of(listener);
+    Fd here = make_auto(SOCK_NONBLOCK);
+    Epoll level(here, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    Epoll edge(here, EPOLLOUT | EPOLLET);
+    /* of one that is not connected */
+    EXPECT_NE(level.wait(0), 0U);
+    edge.wait(0);
+    ASSERT_EQ(connect_to(here, to), EINPROGRESS);
+    EXPECT_EQ(connect_to(here, to), EALREADY);
+    EXPECT_EQ(bind_to(here, loopback()), EINVAL);
+    EXPECT_EQ(events(here, POLLIN | POLLOUT), 0);
+    EXPECT_EQ(level.wait(0), 0U);
+    char octet = 1;
+    EXPECT_EQ(ERRNO_OF(::send(here.get(), &octet, 1, 0)), EAGAIN);
+    EXPECT_EQ(ERRNO_OF(::recv(here.get(), &octet, 1, 0)), EAGAIN);
+    sockaddr_storage peer;
+    socklen_t len = sizeof(peer);
+    EXPECT_EQ(ERRNO_OF(::getpeername(here.get(), reinterpret_cast<sockaddr *>(&peer), &len)),
+              ENOTCONN);
+    EXPECT_EQ(info(here).transport, SDP_INFO_TRANSPORT_NONE);
+    /* those that have waited since then see what comes of it */
+    EXPECT_EQ(edge.wait(20000), static_cast<uint32_t>(EPOLLOUT));
+    EXPECT_EQ(level.wait(20000), static_cast<uint32_t>(EPOLLOUT));
+    EXPECT_EQ(option(here, SOL_SOCKET, SO_ERROR), 0);
+    EXPECT_EQ(connect_to(here, to), 0);
+    EXPECT_EQ(connect_to(here, to), EISCONN);
+    expect_tcp(here, SDP_INFO_REASON_NO_ANSWER);
+    set_nonblocking(here, false);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+/* Calls that sleep meanwhile go on with what it has become. */
+TEST_P(Auto, CallsWaitForTheAnswer) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Fd here = make_auto();
+    Call connecting([&] { return connect_to(here, name_of(listener)); });
+    ASSERT_FALSE(mapper.taken(1).empty());
+    Call sending([&] { return ::send(here.get(), "softwarp", 8, 0); });
+    Call receiving([&] {
+        char octets[8];
+        return ::recv(here.get(), octets, sizeof(octets), MSG_WAITALL);
+    });
+    Fd there = accepted(listener);
+    EXPECT_EQ(receive(there, 8), std::vector<uint8_t>({'s', 'o', 'f', 't', 'w', 'a', 'r', 'p'}));
+    EXPECT_TRUE(send_all(there, pattern(8)));
+    EXPECT_EQ(connecting.ret(), 0);
+    EXPECT_EQ(sending.ret(), 8);
+    EXPECT_EQ(receiving.ret(), 8);
+}
+
+/* It can be given up at any time. */
+TEST_P(Auto, GivenUpWhileItIsAsked) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Fd closed = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(closed, name_of(listener)), EINPROGRESS);
+    closed.reset();
+    Fd shut = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(shut, name_of(listener)), EINPROGRESS);
+    EXPECT_EQ(::shutdown(shut.get(), SHUT_RDWR), 0);
+    Fd dropped = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(dropped, name_of(listener)), EINPROGRESS);
+    sockaddr none{};
+    none.sa_family = AF_UNSPEC;
+    EXPECT_EQ(::connect(dropped.get(), &none, sizeof(none)), 0);
+    /* the time of all three passes, and nobody has come */
+    EXPECT_EQ(events(listener, POLLIN, 500), 0);
+    /* and these are as good as new */
+    set_nonblocking(dropped, false);
+    EXPECT_EQ(connect_to(dropped, name_of(listener)), 0);
+    EXPECT_TRUE(echoes(dropped, accepted(listener)));
+}
+
+/* A signal ends the call, and not the connecting. */
+TEST_P(Auto, InterruptedWhileItIsAsked) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Fd here = make_auto();
+    take_signal(SIGUSR1);
+    Call call([&] { return ::connect(here.get(), name_of(listener).get(), loopback().len); });
+    ASSERT_FALSE(mapper.taken(1).empty());
+    call.interrupt(SIGUSR1);
+    EXPECT_EQ(call.ret(), -1);
+    EXPECT_EQ(call.error(), EINTR);
+    EXPECT_EQ(events(here, POLLOUT, 20000), POLLOUT);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+/* With an errno that is TCP's, and the socket is good for another try. */
+TEST_P(Auto, NobodyListens) {
+    Tuned soon("pm_denied_ms", 50);
+    Fd listener = auto_listener();
+    Address to = name_of(listener);
+    listener.reset();
+    Fd here = make_auto();
+    EXPECT_EQ(connect_to(here, to), ECONNREFUSED);
+    EXPECT_EQ(connect_to(here, to), ECONNREFUSED);
+    Fd late = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(late, to), EINPROGRESS);
+    EXPECT_EQ(events(late, POLLOUT, 20000), POLLOUT | POLLERR | POLLHUP);
+    EXPECT_EQ(option(late, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
+    /* by SDP, once it is there */
+    listener = auto_listener(to.port());
+    ASSERT_TRUE(eventually([&] {
+        here = make_auto();
+        EXPECT_EQ(connect_to(here, to), 0);
+        accepted(listener);
+        usleep(100000);
+        return info(here).transport == SDP_INFO_TRANSPORT_SDP;
+    }));
+}
+
+/* After one that has failed by TCP the next connect() decides anew. */
+TEST_P(Auto, TheSameSocketAgain) {
+    Fd refused = tcp_listener();
+    Address nobody = name_of(refused);
+    refused.reset();
+    Fd listener = auto_listener();
+    Fd here = make_auto();
+    EXPECT_EQ(connect_to(here, nobody), ECONNREFUSED);
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_sdp(here);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+/* A port that the program has bound is the one it connects from, by both. */
+TEST_P(Auto, FromABoundPort) {
+    for (bool sdp : {true, false}) {
+        Fd listener = sdp ? auto_listener() : tcp_listener();
+        Fd here = make_auto();
+        ASSERT_EQ(bind_to(here, loopback()), 0);
+        uint16_t port = name_of(here).port();
+        ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+        Fd there = accepted(listener);
+        EXPECT_EQ(info(here).transport == SDP_INFO_TRANSPORT_SDP, sdp);
+        EXPECT_EQ(peer_of(there).port(), port);
+    }
+}
+
+TEST_P(Auto, PolicyTcp) {
+    Fd listener = make();
+    ASSERT_EQ(policy(listener, SDP_INFO_POLICY_TCP), 0);
+    listener = listening(std::move(listener));
+    Fd here = make();
+    ASSERT_EQ(policy(here, SDP_INFO_POLICY_TCP), 0);
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_tcp(here, SDP_INFO_REASON_POLICY);
+    expect_tcp(listener, SDP_INFO_REASON_POLICY);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+    Fd other = plain();
+    ASSERT_EQ(connect_to(other, name_of(listener)), 0);
+    EXPECT_TRUE(echoes(other, accepted(listener)));
+}
+
+TEST_P(Auto, PolicyIsForBeforehand) {
+    Fd fd = make();
+    EXPECT_EQ(option(fd, SOL_SDP, SDP_POLICY), SDP_INFO_POLICY_SDP);
+    for (int value : {-1, 3, 1000})
+        EXPECT_EQ(policy(fd, value), EINVAL);
+    for (int value : {SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_AUTO, SDP_INFO_POLICY_SDP}) {
+        EXPECT_EQ(policy(fd, value), 0);
+        EXPECT_EQ(option(fd, SOL_SDP, SDP_POLICY), value);
+    }
+    Fd listener = auto_listener();
+    EXPECT_EQ(policy(listener, SDP_INFO_POLICY_SDP), EINVAL);
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    EXPECT_EQ(policy(here, SDP_INFO_POLICY_TCP), EINVAL);
+    Fd there = accepted(listener);
+    EXPECT_EQ(policy(there, SDP_INFO_POLICY_TCP), EINVAL);
+}
+
+/* In a namespace without devices nobody is asked, and nobody waits. */
+TEST_P(Auto, NoDevice) {
+    int ret = in_child([&] {
+        if (::unshare(CLONE_NEWNET) != 0)
+            return 1;
+        loopback_up();
+        Fd listener = tcp_listener();
+        Fd here = make_auto();
+        if (connect_to(here, name_of(listener)) != 0)
+            return 2;
+        if (info(here).reason != SDP_INFO_REASON_NO_DEVICE)
+            return 3;
+        if (counters()["pm_requests_sent"] != 0)
+            return 4;
+        return echoes(here, accepted(listener)) ? 0 : 5;
+    });
+    EXPECT_EQ(ret, 0);
+}
+
+/* Many at once, from threads, and each right */
+TEST_P(Auto, ManyAtOnce) {
+    Fd listener = auto_listener();
+    constexpr int kThreads = 4, kEach = 25;
+    std::thread acceptor([&] {
+        for (int i = 0; i < kThreads * kEach; i++) {
+            Fd there = accepted(listener);
+            std::vector<uint8_t> octets = receive(there, 100);
+            EXPECT_TRUE(send_all(there, octets));
+        }
+    });
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; t++)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < kEach; i++) {
+                Fd here = t % 2 ? make_auto() : plain();
+                ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+                std::vector<uint8_t> octets = pattern(100, static_cast<uint8_t>(t * kEach + i));
+                EXPECT_TRUE(send_all(here, octets));
+                EXPECT_EQ(receive(here, 100), octets);
+            }
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    acceptor.join();
+}
+
+/* The listener ends with connections of both kinds that nobody has accepted. */
+TEST_P(Auto, ListenerEnds) {
+    Fd listener = auto_listener();
+    Fd sdp = make_auto(), tcp = plain();
+    ASSERT_EQ(connect_to(sdp, name_of(listener)), 0);
+    ASSERT_EQ(connect_to(tcp, name_of(listener)), 0);
+    expect_sdp(sdp);
+    Call call([&] { return ::accept(listener.get(), nullptr, nullptr); });
+    ::close(static_cast<int>(call.ret()));
+    EXPECT_EQ(::shutdown(listener.get(), SHUT_RD), 0);
+    EXPECT_EQ(ERRNO_OF(::accept(listener.get(), nullptr, nullptr)), EINVAL);
+    listener.reset();
+    char octet;
+    for (Fd *fd : {&sdp, &tcp}) {
+        ssize_t ret = ::recv(fd->get(), &octet, 1, 0);
+        EXPECT_LE(ret, 0);
+    }
+}
+
+/* The responder --------------------------------------------------------------------------- */
+
+class Responder : public Auto {};
+INSTANTIATE_TEST_SUITE_P(All, Responder, testing::ValuesIn(kinds()), name_of_kind);
+
+/* PM-24, -25, -17, -18: what it says, from where */
+TEST_P(Responder, Answers) {
+    Fd listener = auto_listener();
+    Client client(loopback());
+    Message asked = request(name_of(listener), loopback(4711));
+    client.send(asked);
+    std::optional<Message> reply = client.receive();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->type(), kAccept);
+    EXPECT_EQ(reply->version(), asked.version());
+    EXPECT_NE(reply->ap_port(), name_of(listener).port());
+    EXPECT_NE(reply->ap_port(), 0);
+    EXPECT_EQ(reply->cp_port(), 4711);
+    EXPECT_EQ(reply->handle(), asked.handle());
+    EXPECT_NE(reply->time(), 0);
+    EXPECT_EQ(reply->ap_addr(), asked.ap_addr());
+    EXPECT_EQ(reply->cp_addr(), asked.cp_addr());
+    /* at that port SDP is to be had */
+    Fd here = make();
+    EXPECT_EQ(connect_to(here, loopback(reply->ap_port())), 0);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+/* PM-50, -52: a question that comes again is answered by what is so then. */
+TEST_P(Responder, AnswersAgain) {
+    Fd other = auto_listener();
+    Fd listener = auto_listener();
+    Client client(loopback());
+    Message asked = request(name_of(listener), loopback(4711));
+    for (int i = 0; i < 2; i++) {
+        client.send(asked);
+        std::optional<Message> reply = client.receive();
+        ASSERT_TRUE(reply);
+        EXPECT_EQ(reply->type(), kAccept);
+    }
+    listener.reset();
+    client.send(asked);
+    std::optional<Message> reply = client.receive();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->type(), kDeny);
+    EXPECT_EQ(reply->time(), 0);
+    EXPECT_EQ(reply->handle(), asked.handle());
+    EXPECT_EQ(reply->ap_addr(), asked.ap_addr());
+}
+
+/* What is no question gets no answer, and is counted. */
+TEST_P(Responder, Garbage) {
+    Fd listener = auto_listener();
+    Client client(loopback());
+    Counters before = counters();
+    Message good = request(name_of(listener), loopback(4711));
+    uint64_t bad = 0;
+    auto send = [&](Message m, size_t len) {
+        client.send(m, len);
+        bad++;
+    };
+    send(good, 0);
+    send(good, 47);
+    for (uint8_t first : {0x40, 0x80, 0xc0, 0x05, 0x00, 0x0f}) {
+        Message m = good;
+        m.octets[0] = first;
+        send(m, 48);
+    }
+    expect_more(before, "pm_malformed", bad);
+    /* an acceptance and a denial that nobody has asked for */
+    for (uint8_t type : {kAccept, kDeny}) {
+        Message m = good;
+        m.set_type(type);
+        client.send(m);
+    }
+    client.send(good);
+    std::optional<Message> reply = client.receive();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->type(), kAccept);
+    EXPECT_FALSE(client.receive(200));
+}
+
+/* Sources of more than one address, which ::1 has not */
+class OneSource : public Auto {};
+INSTANTIATE_TEST_SUITE_P(All, OneSource, testing::ValuesIn(kinds(AF_INET)), name_of_kind);
+
+/* PM-24, -60: from the address that was asked, which is not the one that the route back would
+ * choose. */
+TEST_P(OneSource, AnswersFromWhereItWasAsked) {
+    Fd listener = make_auto();
+    ASSERT_EQ(bind_to(listener, any()), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    Client client(address("127.0.0.9"), address("127.0.0.8"));
+    for (uint16_t port : {name_of(listener).port(), uint16_t{1}}) {
+        client.send(request(address("127.0.0.9", port), address("127.0.0.8", 4711)));
+        std::optional<Message> reply = client.receive();
+        ASSERT_TRUE(reply);
+        EXPECT_EQ(reply->type(), port == 1 ? kDeny : kAccept);
+    }
+}
+
+/* PM-57: one source gets so many answers and no more; others get theirs. */
+TEST_P(OneSource, Flood) {
+    Fd listener = make_auto();
+    ASSERT_EQ(bind_to(listener, any()), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    Address service = address("127.0.0.1", name_of(listener).port());
+    Client one(loopback(), address("127.0.0.2"));
+    Client other(loopback(), address("127.0.0.3"));
+    Counters before = counters();
+    for (int i = 0; i < 2000; i++)
+        one.send(request(service, address("127.0.0.2", 4711)));
+    other.send(request(service, address("127.0.0.3", 4711)));
+    EXPECT_TRUE(other.receive());
+    int answers = 0;
+    while (one.receive(100))
+        answers++;
+    EXPECT_GE(answers, 64);
+    EXPECT_LT(answers, 400);
+    EXPECT_GT(counters()["pm_flooded"], before["pm_flooded"] + 1000);
+}
+
+/* Without anybody that is auto there is none. */
+TEST_P(Responder, OnlyWhileItIsNeeded) {
+    Client client(loopback());
+    Message asked = request(loopback(1), loopback(2));
+    {
+        Fd listener = auto_listener();
+        client.send(asked);
+        EXPECT_TRUE(client.receive());
+    }
+    EXPECT_TRUE(eventually([&] {
+        client.send(asked);
+        return !client.receive(100);
+    }));
+    Fd taken(::socket(GetParam().address, SOCK_DGRAM, 0));
+    set(taken, SOL_IPV6, IPV6_V6ONLY, 1);
+    EXPECT_TRUE(eventually([&] { return bind_to(taken, loopback(3935)) == 0; }));
+    /* and while another has the port, programs can listen all the same */
+    Fd listener = auto_listener();
+    Fd here = plain();
+    EXPECT_EQ(connect_to(here, name_of(listener)), 0);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
+class DualStack : public Auto {};
+INSTANTIATE_TEST_SUITE_P(All, DualStack, testing::ValuesIn(kinds(AF_INET6)), name_of_kind);
+
+/* A dual-stack server is to be had by either. */
+TEST_P(DualStack, ByEither) {
+    Fd listener = make_auto();
+    ASSERT_EQ(bind_to(listener, any()), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    uint16_t port = name_of(listener).port();
+    for (const char *to : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
+        Address a = address(to, port);
+        Fd here = make_for(a.storage.ss_family);
+        ASSERT_EQ(policy(here, SDP_INFO_POLICY_AUTO), 0);
+        ASSERT_EQ(connect_to(here, a), 0) << to;
+        expect_sdp(here);
+        EXPECT_TRUE(peer_of(here) == a) << to;
+        EXPECT_TRUE(echoes(here, accepted(listener)));
+    }
+}
+
+} // namespace softwarp::sockets

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Ends: shutdown, close, resets, and who learns of them
+ */
+#include <cerrno>
+#include <csignal>
+#include <thread>
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include "kinds.hpp"
+
+namespace softwarp::sockets {
+
+SUITE(Close);
+
+TEST_P(Close, EndOfStream) {
+    Pair p = connected();
+    ASSERT_TRUE(send_all(p.here, pattern(70000)));
+    p.here.reset();
+    EXPECT_EQ(receive(p.there, 100000), pattern(70000));
+    char c;
+    EXPECT_EQ(::recv(p.there.get(), &c, 1, 0), 0);
+    EXPECT_EQ(::recv(p.there.get(), &c, 1, 0), 0);
+    EXPECT_EQ(option(p.there, SOL_SOCKET, SO_ERROR), 0);
+}
+
+TEST_P(Close, HalfClosedGoesOn) {
+    Pair p = connected();
+    ASSERT_EQ(::shutdown(p.here.get(), SHUT_WR), 0);
+    char c;
+    EXPECT_EQ(::recv(p.there.get(), &c, 1, 0), 0);
+    ASSERT_TRUE(send_all(p.there, pattern(50000)));
+    EXPECT_EQ(receive(p.here, 50000), pattern(50000));
+    EXPECT_EQ(ERRNO_OF(::send(p.here.get(), &c, 1, 0)), EPIPE);
+    p.there.reset();
+    EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
+}
+
+TEST_P(Close, ShutdownTwice) {
+    Pair p = connected();
+    EXPECT_EQ(::shutdown(p.here.get(), SHUT_WR), 0);
+    EXPECT_EQ(::shutdown(p.here.get(), SHUT_WR), 0);
+    EXPECT_EQ(::shutdown(p.here.get(), SHUT_RD), 0);
+    EXPECT_EQ(ERRNO_OF(::shutdown(p.here.get(), 7)), EINVAL);
+}
+
+TEST_P(Close, ShutdownOfReading) {
+    Pair p = connected();
+    ASSERT_EQ(::shutdown(p.here.get(), SHUT_RD), 0);
+    char c;
+    EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
+    EXPECT_EQ(events(p.here, POLLIN | POLLRDHUP | POLLOUT), POLLIN | POLLRDHUP | POLLOUT);
+    /* it is local: the peer goes on, and what comes can be read */
+    ASSERT_TRUE(send_all(p.there, pattern(10)));
+    EXPECT_TRUE(eventually([&] { return ::recv(p.here.get(), &c, 1, MSG_DONTWAIT) == 1; }));
+}
+
+TEST_P(Close, Pipe) {
+    Pair p = connected();
+    ASSERT_EQ(::shutdown(p.here.get(), SHUT_WR), 0);
+    pid_t child = ::fork();
+    if (child == 0) {
+        std::signal(SIGPIPE, SIG_DFL);
+        ::send(p.here.get(), "x", 1, MSG_NOSIGNAL);
+        ::send(p.here.get(), "x", 1, 0);
+        ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(WTERMSIG(status), SIGPIPE);
+}
+
+TEST_P(Close, UnreadIsAReset) {
+    Pair p = connected();
+    ASSERT_TRUE(send_all(p.there, pattern(10)));
+    ASSERT_EQ(events(p.here, POLLIN, 10000), POLLIN);
+    p.here.reset();
+    char c;
+    EXPECT_EQ(ERRNO_OF(::recv(p.there.get(), &c, 1, 0)), ECONNRESET);
+    EXPECT_EQ(::recv(p.there.get(), &c, 1, 0), 0);
+    EXPECT_EQ(ERRNO_OF(::send(p.there.get(), &c, 1, 0)), EPIPE);
+    EXPECT_EQ(events(p.there, POLLIN | POLLOUT | POLLRDHUP),
+              POLLIN | POLLOUT | POLLRDHUP | POLLHUP);
+}
+
+TEST_P(Close, LingerZeroIsAReset) {
+    Pair p = connected();
+    linger lg{1, 0};
+    ASSERT_EQ(::setsockopt(p.here.get(), SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)), 0);
+    p.here.reset();
+    char c;
+    EXPECT_EQ(ERRNO_OF(::recv(p.there.get(), &c, 1, 0)), ECONNRESET);
+}
+
+TEST_P(Close, ResetWakesReader) {
+    Pair p = connected();
+    linger lg{1, 0};
+    ASSERT_EQ(::setsockopt(p.here.get(), SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)), 0);
+    int err = 0;
+    std::thread reads([&] {
+        char c;
+        err = ERRNO_OF(::recv(p.there.get(), &c, 1, 0));
+    });
+    usleep(20000);
+    p.here.reset();
+    reads.join();
+    EXPECT_EQ(err, ECONNRESET);
+}
+
+TEST_P(Close, ResetIsAnError) {
+    Pair p = connected();
+    linger lg{1, 0};
+    ASSERT_EQ(::setsockopt(p.here.get(), SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)), 0);
+    p.here.reset();
+    EXPECT_TRUE(eventually([&] { return (events(p.there, POLLIN) & POLLERR) != 0; }));
+    EXPECT_EQ(option(p.there, SOL_SOCKET, SO_ERROR), ECONNRESET);
+    EXPECT_EQ(option(p.there, SOL_SOCKET, SO_ERROR), 0);
+    Address a;
+    a.len = sizeof(a.storage);
+    EXPECT_EQ(ERRNO_OF(::getpeername(p.there.get(), a.get(), &a.len)), ENOTCONN);
+}
+
+TEST_P(Close, ToOneThatHasClosed) {
+    Pair p = connected();
+    p.here.reset();
+    char c;
+    ASSERT_EQ(::recv(p.there.get(), &c, 1, 0), 0);
+    /* the first one finds out */
+    EXPECT_EQ(::send(p.there.get(), "x", 1, 0), 1);
+    EXPECT_TRUE(eventually([&] { return ERRNO_OF(::send(p.there.get(), "x", 1, 0)) != 0; }));
+    EXPECT_EQ(ERRNO_OF(::send(p.there.get(), "x", 1, 0)), EPIPE);
+}
+
+TEST_P(Close, ShutdownWakesReader) {
+    Pair p = connected();
+    ssize_t ret = -1;
+    std::thread reads([&] {
+        char c;
+        ret = ::recv(p.here.get(), &c, 1, 0);
+    });
+    usleep(20000);
+    ASSERT_EQ(::shutdown(p.here.get(), SHUT_RDWR), 0);
+    reads.join();
+    EXPECT_EQ(ret, 0);
+}
+
+TEST_P(Close, Killed) {
+    Fd l = listener();
+    Address a = name_of(l);
+    pid_t child = ::fork();
+    if (child == 0) {
+        Fd here = make();
+        if (::connect(here.get(), a.get(), a.len) == 0)
+            send_all(here, pattern(100000));
+        ::pause();
+        ::_exit(0);
+    }
+    Fd there(::accept(l.get(), nullptr, nullptr));
+    ASSERT_TRUE(there);
+    EXPECT_EQ(receive(there, 100000), pattern(100000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    char c;
+    EXPECT_EQ(::recv(there.get(), &c, 1, 0), 0);
+}
+
+TEST_P(Close, InheritedDescriptor) {
+    Pair p = connected();
+    pid_t child = ::fork();
+    if (child == 0) {
+        send_all(p.here, pattern(1000));
+        ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    EXPECT_EQ(receive(p.there, 1000), pattern(1000));
+    ASSERT_TRUE(send_all(p.here, pattern(10)));
+    EXPECT_EQ(receive(p.there, 10), pattern(10));
+}
+
+TEST_P(Close, Lingers) {
+    Pair p = connected();
+    linger lg{1, 20};
+    ASSERT_EQ(::setsockopt(p.here.get(), SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)), 0);
+    std::vector<uint8_t> got;
+    std::thread reads([&] { got = receive(p.there, 200000); });
+    ASSERT_TRUE(send_all(p.here, pattern(200000)));
+    p.here.reset();
+    reads.join();
+    EXPECT_EQ(got, pattern(200000));
+}
+
+TEST_P(Close, WhileConnecting) {
+    Fd l = listener(64);
+    Address a = name_of(l);
+    for (int i = 0; i < 20; i++) {
+        Fd here = make(SOCK_NONBLOCK);
+        ASSERT_EQ(ERRNO_OF(::connect(here.get(), a.get(), a.len)), EINPROGRESS);
+        usleep(static_cast<useconds_t>(i) * 100);
+    }
+    /* the listener is as good as before */
+    Fd here = make();
+    ASSERT_EQ(::connect(here.get(), a.get(), a.len), 0);
+}
+
+TEST_P(Close, PortIsFreeAgain) {
+    Address a;
+    {
+        Fd l = listener();
+        a = name_of(l);
+    }
+    Fd l = make();
+    EXPECT_EQ(ERRNO_OF(::bind(l.get(), a.get(), a.len)), 0);
+    EXPECT_EQ(ERRNO_OF(::listen(l.get(), 1)), 0);
+}
+
+TEST_P(Close, Crossing) {
+    for (int i = 0; i < 50; i++) {
+        Pair p = connected();
+        ssize_t there = -1;
+        std::thread other([&] {
+            ::shutdown(p.there.get(), SHUT_WR);
+            char c;
+            there = ::recv(p.there.get(), &c, 1, 0);
+        });
+        ::shutdown(p.here.get(), SHUT_WR);
+        char c;
+        EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
+        other.join();
+        EXPECT_EQ(there, 0);
+    }
+}
+
+} // namespace softwarp::sockets

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Who pays for what, and that nobody gets anything for nothing: memory that is charged
+ * is given back, none is held uncharged, and what programs share has limits.
+ */
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <sys/wait.h>
+
+#include "peer.hpp"
+#include "seen.hpp"
+
+namespace softwarp::sockets {
+
+class Cost : public Peers {};
+INSTANTIATE_TEST_SUITE_P(All, Cost, testing::ValuesIn(sdp_kinds()), name_of_kind);
+
+/* Pages that TCP's sockets are charged for */
+static long charged() {
+    std::ifstream file("/proc/net/sockstat");
+    std::string text, word;
+    while (std::getline(file, text)) {
+        std::istringstream line(text);
+        long pages = -1;
+        line >> word;
+        if (word != "TCP:")
+            continue;
+        while (line >> word)
+            if (word == "mem")
+                line >> pages;
+        return pages;
+    }
+    return -1;
+}
+
+static size_t connections() {
+    std::ifstream file("/proc/net/softwarp_sdp");
+    std::string text;
+    size_t lines = 0;
+    while (std::getline(file, text))
+        lines += text.find(" listen ") == std::string::npos;
+    return lines - 1;
+}
+
+/* What a function returns in a process of its own */
+template<typename Function>
+static int in_a_child(Function function) {
+    pid_t child = ::fork();
+    if (child == 0)
+        ::_exit(function());
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int forget_peer(const Fd &fd) {
+    sockaddr none{};
+    none.sa_family = AF_UNSPEC;
+    return ERRNO_OF(::connect(fd.get(), &none, sizeof(none)));
+}
+
+/* A call that reads when another thread disconnects has no use for larger buffers. */
+TEST_P(Cost, DisconnectedWhileItReads) {
+    Fd l = listener();
+    long before = charged();
+    for (int i = 0; i < 40; i++) {
+        Fd here = make();
+        ASSERT_EQ(ERRNO_OF(::connect(here.get(), name_of(l).get(), name_of(l).len)), 0);
+        Fd there(::accept(l.get(), nullptr, nullptr));
+        ASSERT_TRUE(there);
+        ASSERT_EQ(::shutdown(there.get(), SHUT_WR), 0);
+        std::vector<uint8_t> octets(1 << 20);
+        std::thread reader([&] { ::recv(there.get(), octets.data(), octets.size(), MSG_WAITALL); });
+        ASSERT_TRUE(send_all(here, pattern(100000)));
+        usleep(20000);
+        EXPECT_EQ(forget_peer(there), 0);
+        reader.join();
+    }
+    /* each processor keeps 256 in reserve; 40 of these had 1,800 that nobody gave back */
+    EXPECT_TRUE(eventually([&] { return charged() < before + 800; }))
+        << before << " pages before, " << charged() << " after";
+}
+
+/* Octets that nobody pays for any more are gone, and do not wait to be sent. */
+TEST_P(Cost, NothingIsLeftBehindADisconnect) {
+    sdp_msg ack = good_hello_ack();
+    ack.bufs = 30000;
+    ack.hello.rcv_size = 1 << 20;
+    size_t before = connections();
+    Talk talk = connected_to_peer(ack);
+    std::vector<uint8_t> octets = pattern(100000);
+    set_nonblocking(talk.app);
+    while (::send(talk.app.get(), octets.data(), octets.size(), 0) > 0)
+        ;
+    EXPECT_EQ(errno, EAGAIN);
+    EXPECT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
+    EXPECT_EQ(connections(), before + 1);
+    EXPECT_EQ(forget_peer(talk.app), 0);
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (connections() > before && std::chrono::steady_clock::now() < end)
+        usleep(1000);
+    EXPECT_EQ(connections(), before);
+}
+
+/* What a device has is shared: an ordinary user does not get all of it. */
+TEST_P(Cost, OneUserDoesNotTakeTheDevice) {
+    const std::string path = "/sys/module/softwarp/parameters/max_qp";
+    std::string most;
+    std::ifstream(path) >> most;
+    ASSERT_TRUE(std::ofstream(path) << 100 << std::flush);
+    int ret = in_a_child([&] {
+        if (::setgid(65534) != 0 || ::setuid(65534) != 0)
+            return 1;
+        Fd l = listener(100);
+        std::vector<Fd> all;
+        int error = 0;
+        for (int i = 0; i < 60 && error == 0; i++) {
+            all.push_back(make());
+            error = ERRNO_OF(::connect(all.back().get(), name_of(l).get(), name_of(l).len));
+        }
+        /* both ends are this user's: 25 of 100 */
+        if (all.size() < 5 || all.size() > 14)
+            return 2;
+        /* who cannot have one here is told so, and who is refused by the listener, too */
+        return error == ENOBUFS || error == ECONNRESET ? 0 : 3;
+    });
+    EXPECT_EQ(ret, 0);
+    Fd l = listener();
+    Fd here = make();
+    EXPECT_EQ(ERRNO_OF(::connect(here.get(), name_of(l).get(), name_of(l).len)), 0);
+    EXPECT_TRUE(std::ofstream(path) << most << std::flush);
+}
+
+/* Those that a peer keeps alive, and that no program has any more */
+TEST_P(Cost, OrphansHaveALimit) {
+    Tuned few("orphans_max", 5);
+    Counters before = counters();
+    size_t others = connections();
+    std::vector<Talk> talks;
+    for (int i = 0; i < 20; i++) {
+        talks.push_back(connected_to_peer());
+        /* more than the peer takes: it says nothing from here on */
+        ASSERT_TRUE(send_all(talks.back().app, pattern(60000)));
+        talks.back().app.reset();
+    }
+    EXPECT_TRUE(eventually([&] { return connections() <= others + 5; })) << connections();
+    EXPECT_GE(counters()["orphans_dropped"], before["orphans_dropped"] + 15);
+}
+
+} // namespace softwarp::sockets

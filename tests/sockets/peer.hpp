@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A peer over plain TCP that speaks SDP message by message, in either role: it says
+ * what a test wants, and what it hears is held against the rules that hold for
+ * every message.
+ */
+#pragma once
+
+#include <memory>
+
+#include "kinds.hpp"
+#include "wire/stream.hpp"
+
+extern "C" {
+#include "proto/sdp/credit.h"
+#include "proto/sdp/setup.h"
+}
+
+namespace softwarp::sockets {
+
+/* IPPROTO_SDP over IPv4 and IPv6 */
+std::vector<Kind> sdp_kinds();
+
+/* What an end says that has 8 buffers of 4096 octets, all of which it tells of */
+sdp_msg good_hello();
+sdp_msg good_hello_ack();
+/* The headers of a message */
+std::vector<uint8_t> encode(const sdp_msg &msg, sdp_layout layout = SDP_LAYOUT_DRAFT);
+sdp_msg message(sdp_mid mid);
+sdp_msg src_avail(uint32_t len);
+
+/* A message that came */
+struct Heard {
+    sdp_msg msg{};
+    wire::Bytes octets; // all of it
+    uint8_t opcode = 0; // of RDMAP
+
+    wire::Bytes payload() const;
+};
+
+class Peer {
+  public:
+    explicit Peer(int fd) : stream(e2e::Fd(fd)) {}
+
+    /* Set-up behind TCP's: as the connecting peer, up to HelloAck, */
+    Heard say_hello(wire::View hello, sdp_layout layout = SDP_LAYOUT_DRAFT);
+    /* and as the accepting one: the Hello, MPA, HelloAck. */
+    sdp_msg hear_hello();
+    void start_mpa();
+    void say_hello_ack(wire::View ack);
+
+    /* The next message, with its numbers; Bufs is 100 unless the message has some. */
+    void say(sdp_msg msg, wire::View payload = {});
+    void say_octets(wire::View octets, uint8_t opcode = wire::kOpSend, uint32_t stag = 0);
+    sdp_msg numbered(sdp_msg msg);
+    Heard hear();
+    /* The same, without those that only tell of buffers */
+    Heard hear_other();
+
+    wire::Stream stream;
+    sdp_layout layout = SDP_LAYOUT_DRAFT;
+    uint32_t said = 0, heard = 0; // messages behind HelloAck
+
+  private:
+    Heard hear_message();
+    uint32_t msn_said_ = 0, msn_heard_ = 0;
+};
+
+/* Sockets with a peer that a test plays */
+class Peers : public Sockets {
+  protected:
+    struct Talk {
+        Fd listener, app;
+        std::unique_ptr<Peer> peer;
+        sdp_msg first; // what the socket has said of itself: HelloAck, or Hello
+    };
+
+    /* TCP to an SDP listener */
+    Fd tcp_to(const Fd &l) const;
+    /* The listener is as good as before. */
+    void works(const Fd &l) const;
+    Fd tcp_listener() const;
+    std::unique_ptr<Peer> peer_to(const Fd &l) const;
+    /* A socket that was accepted, and one that has connected */
+    Talk accepted(const sdp_msg &hello = good_hello(), sdp_layout layout = SDP_LAYOUT_DRAFT) const;
+    Talk connected_to_peer(const sdp_msg &ack = good_hello_ack()) const;
+};
+
+} // namespace softwarp::sockets
