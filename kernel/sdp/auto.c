@@ -117,6 +117,9 @@ void sdp_attempt_failed(struct sdp_attempt *a, int error)
 static int by_tcp(struct sdp_attempt *a, u8 reason)
 {
 	a->state = SDP_ATTEMPT_OVER;
+	/* the program may have asked for its name, and others told of it */
+	if (a->carrier)
+		sdp_sock_take_port(a->sk, a->carrier->sk);
 	close_all(a);
 	return sdp_sock_by_tcp(a->sk, &a->to, a->to_len, reason);
 }
@@ -304,11 +307,19 @@ static void route_as(struct sock *to, const struct sock *from)
 #endif
 }
 
+static void set_port(union sdp_end *end, __be16 port)
+{
+	if (end->any.sa_family == AF_INET6)
+		end->in6.sin6_port = port;
+	else
+		end->in.sin_port = port;
+}
+
 /* To the port mapper of that host: who we are to it, and by which way */
 static int open_udp(struct sdp_attempt *a)
 {
 	__be16 port = htons(sdp_tunable(sock_net(a->sk), SDP_PM_UDP_PORT));
-	union sdp_end at = a->to;
+	union sdp_end at = a->to, own;
 	struct socket *udp;
 	int ret;
 
@@ -318,34 +329,31 @@ static int open_udp(struct sdp_attempt *a)
 		return ret;
 	swp_sk_hold_net(udp->sk);
 	route_as(udp->sk, a->sk);
-	if (at.any.sa_family == AF_INET6)
-		at.in6.sin6_port = port;
-	else
-		at.in.sin_port = port;
+	set_port(&at, port);
 	a->udp = udp;
 	hook(a);
-	return kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
+	/* from the address that the program has bound, if it has */
+	sdp_end_of(&own, a->sk, false);
+	set_port(&own, 0);
+	ret = kernel_bind(udp, swp_sockaddr_arg(&own), sdp_end_len(&own));
+	return ret ?: kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
 }
 
 /* A port, from which SDP is to be connected */
 static int open_carrier(struct sdp_attempt *a)
 {
-	struct sock *sk;
-	union sdp_end own = {};
+	int ret;
 
 	a->carrier = sdp_sock_carrier(a->sk);
 	if (IS_ERR(a->carrier)) {
-		int ret = PTR_ERR(a->carrier);
-
+		ret = PTR_ERR(a->carrier);
 		a->carrier = NULL;
 		return ret;
 	}
-	sk = a->carrier->sk;
-	if (inet_sk(sk)->inet_num)
-		return 0;
-	own.any.sa_family = sk->sk_family;
-	return kernel_bind(a->carrier, swp_sockaddr_arg(&own),
-			   sdp_end_len(&own));
+	lock_sock(a->carrier->sk);
+	ret = sdp_sock_any_port(a->carrier->sk);
+	release_sock(a->carrier->sk);
+	return ret;
 }
 
 static int ask(struct sdp_attempt *a)
@@ -430,6 +438,16 @@ int sdp_attempt_begin(struct sock *sk, const union sdp_end *to, int len)
 	if (ret || a->state == SDP_ATTEMPT_OVER)
 		sdp_sock_attempt(sk, NULL);
 	return ret;
+}
+
+bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name)
+{
+	sock_owned_by_me(a->sk);
+	if (!a->carrier || !a->udp)
+		return false;
+	sdp_end_of(name, a->udp->sk, false);
+	set_port(name, htons(inet_sk(a->carrier->sk)->inet_num));
+	return true;
 }
 
 /* Later ----------------------------------------------------------------------------- */

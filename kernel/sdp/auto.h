@@ -57,6 +57,9 @@ int sdp_attempt_begin(struct sock *sk, const union sdp_end *to, int len);
 void sdp_attempt_cancel(struct sdp_attempt *a);
 void sdp_attempt_put(struct sdp_attempt *a);
 
+/* What the socket is called while it is asked; false: not known yet.  It is locked. */
+bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name);
+
 /* The link of it has ended before it was up.  Any context. */
 void sdp_attempt_failed(struct sdp_attempt *a, int error);
 

@@ -72,6 +72,9 @@ void sdp_end_of(union sdp_end *end, const struct sock *sk, bool peer)
 			.sin6_addr = peer ? sk->sk_v6_daddr :
 					    sk->sk_v6_rcv_saddr,
 		};
+		end->in6.sin6_scope_id =
+			ipv6_iface_scope_id(&end->in6.sin6_addr,
+					    sk->sk_bound_dev_if);
 		return;
 	}
 #endif

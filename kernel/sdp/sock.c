@@ -473,6 +473,17 @@ static void inherit_all(struct sock *to, const struct sock *from)
 	sock_valbool_flag(to, SOCK_URGINLINE, sock_flag(from, SOCK_URGINLINE));
 }
 
+/* One that both have: no conflict with itself */
+static int share_port(struct sock *sk, u16 port)
+{
+	int ret;
+
+	sk->sk_reuse = SK_FORCE_REUSE;
+	ret = sk->sk_prot->get_port(sk, port);
+	inet_sk(sk)->inet_sport = htons(inet_sk(sk)->inet_num);
+	return ret;
+}
+
 /*
  * As bind() does for an address that the program has bound.  Its rights were
  * looked at then, and it may have given them up since.
@@ -493,15 +504,34 @@ static int bind_as(struct sock *to, const struct sock *from)
 #endif
 	to->sk_userlocks |= from->sk_userlocks & (SOCK_BINDADDR_LOCK |
 						  SOCK_BINDPORT_LOCK);
-	if (port) {
-		/* the port is the program's: no conflict with itself */
-		to->sk_reuse = SK_FORCE_REUSE;
-		ret = to->sk_prot->get_port(to, port);
-		inet_sk(to)->inet_sport = htons(inet_sk(to)->inet_num);
-	}
+	if (port)
+		ret = share_port(to, port);
 	release_sock(to);
 	/* as bind() says it */
 	return ret ? -EADDRINUSE : 0;
+}
+
+/* A port as connect() would choose one */
+int sdp_sock_any_port(struct sock *sk)
+{
+	sock_owned_by_me(sk);
+	if (inet_sk(sk)->inet_num)
+		return 0;
+	if (sk->sk_prot->get_port(sk, 0))
+		return -EAGAIN;
+	inet_sk(sk)->inet_sport = htons(inet_sk(sk)->inet_num);
+	return 0;
+}
+
+void sdp_sock_take_port(struct sock *sk, const struct sock *from)
+{
+	u8 reuse = sk->sk_reuse;
+
+	sock_owned_by_me(sk);
+	if (inet_sk(sk)->inet_num || !inet_sk(from)->inet_num)
+		return;
+	share_port(sk, inet_sk(from)->inet_num);
+	sk->sk_reuse = reuse;
 }
 
 struct socket *sdp_sock_carrier(struct sock *sk)
@@ -750,11 +780,11 @@ static int outcome(struct socket *sock, int flags)
 	return ret;
 }
 
+/* @fresh: it is this call that began */
 static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
-			  int len, int flags)
+			  int len, int flags, bool *fresh)
 {
 	struct sock *sk = sock->sk;
-	bool fresh = false;
 	long timeo;
 	int ret;
 
@@ -774,7 +804,7 @@ static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 		if (ret)
 			return ret;
 		sock->state = SS_CONNECTING;
-		fresh = true;
+		*fresh = true;
 		break;
 	default:
 		return -EINVAL;
@@ -782,11 +812,11 @@ static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 
 	timeo = sock_sndtimeo(sk, flags & O_NONBLOCK);
 	/* TCP would take it for a second call */
-	if (fresh && !timeo)
+	if (*fresh && !timeo)
 		return -EINPROGRESS;
 	ret = wait_settled(sk, timeo);
 	if (ret == -EAGAIN)
-		ret = fresh ? -EINPROGRESS : -EALREADY;
+		ret = *fresh ? -EINPROGRESS : -EALREADY;
 	return ret ?: outcome(sock, flags);
 }
 
@@ -794,15 +824,20 @@ static int sdp_connect(struct socket *sock, struct swp_sockaddr *addr, int len,
 		       int flags)
 {
 	struct sock *sk = sock->sk;
+	bool fresh = false;
 	int ret;
 
 	if (!sdp_sk(sk))
 		return sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
 	lock_sock(sk);
-	ret = connect_locked(sock, addr, len, flags);
+	ret = connect_locked(sock, addr, len, flags, &fresh);
 	release_sock(sk);
-	if (ret == BY_TCP)
+	if (ret == BY_TCP) {
 		ret = sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
+		/* it has not seen that the first one is still this one */
+		if (ret == -EALREADY && fresh)
+			ret = -EINPROGRESS;
+	}
 	/* AF_UNSPEC */
 	if (rcu_access_pointer(sdp_sk(sk)->listener))
 		stop_listening(sk, false);
@@ -1036,13 +1071,18 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 {
 	struct sock *sk = sock->sk;
 	struct sdp_link *link;
+	bool asks;
 	int ret;
 
 	if (is_tcp(sk))
 		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
 	lock_sock(sk);
 	link = link_of(sk);
+	asks = !link && !peer && sdp_sk(sk)->attempt &&
+	       sdp_attempt_name(sdp_sk(sk)->attempt, (union sdp_end *)addr);
 	release_sock(sk);
+	if (asks)
+		return sdp_end_len((union sdp_end *)addr);
 	if (!link)
 		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
 	if (peer && !READ_ONCE(link->open) && peer == 1)

@@ -40,7 +40,10 @@ struct Loose {
 
 class Carrier : public Peers {
   protected:
-    bool is_tcp() const { return std::string(GetParam().name).starts_with("tcp"); }
+    bool is_tcp() const {
+        return std::string(GetParam().name).starts_with("tcp") ||
+               GetParam().policy == Kind::kFellBack;
+    }
 
     using Tune = std::function<void(const Fd &)>;
 
@@ -79,11 +82,11 @@ class Carrier : public Peers {
     }
 };
 
-/* Others have no TCP beneath. */
+/* Others have no TCP beneath, or elsewhere. */
 static std::vector<Kind> carried_kinds() {
     std::vector<Kind> kinds;
     for (const Kind &kind : all_kinds()) {
-        if (!kind.host)
+        if (!kind.host && kind.policy != Kind::kBoth)
             kinds.push_back(kind);
     }
     return kinds;

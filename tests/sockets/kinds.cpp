@@ -9,11 +9,15 @@
 
 #include <fcntl.h>
 #include <fstream>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
 
+#include "seen.hpp"
 #include "softwarp_sdp.h"
 
 namespace softwarp::sockets {
@@ -53,8 +57,53 @@ bool Address::operator==(const Address &other) const {
     return len == other.len && std::memcmp(&storage, &other.storage, len) == 0;
 }
 
+static Fd this_namespace() {
+    return Fd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+}
+
+/* Without RDMA devices, and with the addresses that this machine has */
+static const Fd &without_devices() {
+    static const Fd fd = [] {
+        EXPECT_EQ(::unshare(CLONE_NEWNET), 0) << std::strerror(errno);
+        loopback_up();
+        EXPECT_EQ(
+            std::system(
+                "ip link add net0 type veth peer name net1 && ip addr add 10.77.0.1/24 dev net0 && "
+                "ip addr add fd77::1/64 dev net0 nodad && ip link set net0 up && ip link set net1 "
+                "up"),
+            0);
+        return this_namespace();
+    }();
+    return fd;
+}
+
 void Sockets::SetUp() {
     std::signal(SIGPIPE, SIG_IGN);
+    if (GetParam().policy == Kind::kPolicyIsSdp)
+        return;
+    if (GetParam().policy == Kind::kFellBack) {
+        home_ = this_namespace();
+        ASSERT_EQ(::setns(without_devices().get(), CLONE_NEWNET), 0) << std::strerror(errno);
+    }
+    policy_ = read_value("policy");
+    ASSERT_EQ(write_value("policy", std::to_string(SDP_INFO_POLICY_AUTO)), 0);
+}
+
+void Sockets::TearDown() {
+    if (!policy_.empty()) {
+        EXPECT_EQ(write_value("policy", policy_), 0);
+    }
+    if (home_) {
+        EXPECT_EQ(::setns(home_.get(), CLONE_NEWNET), 0) << std::strerror(errno);
+    }
+}
+
+void loopback_up() {
+    Fd fd(::socket(AF_INET, SOCK_DGRAM, 0));
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP;
+    EXPECT_EQ(::ioctl(fd.get(), SIOCSIFFLAGS, &request), 0);
 }
 
 Fd Sockets::make(int flags) const {
@@ -306,9 +355,15 @@ std::string name_of_kind(const testing::TestParamInfo<Kind> &info) {
 
 static std::vector<Kind> make_kinds() {
     std::vector<Kind> kinds = {
-        {"tcp4", AF_INET, 0, AF_INET},           {"tcp6", AF_INET6, 0, AF_INET6},
-        {"sdp4", AF_INET, IPPROTO_SDP, AF_INET}, {"sdp6", AF_INET6, IPPROTO_SDP, AF_INET6},
+        {"tcp4", AF_INET, 0, AF_INET},
+        {"tcp6", AF_INET6, 0, AF_INET6},
+        {"sdp4", AF_INET, IPPROTO_SDP, AF_INET},
+        {"sdp6", AF_INET6, IPPROTO_SDP, AF_INET6},
         {"family", AF_INET_SDP, 0, AF_INET},
+        {"both4", AF_INET, IPPROTO_SDP, AF_INET, nullptr, Kind::kBoth},
+        {"both6", AF_INET6, IPPROTO_SDP, AF_INET6, nullptr, Kind::kBoth},
+        {"fell4", AF_INET, IPPROTO_SDP, AF_INET, nullptr, Kind::kFellBack},
+        {"fell6", AF_INET6, IPPROTO_SDP, AF_INET6, nullptr, Kind::kFellBack},
     };
     /* over a device that is not softwarp's, and so not over lo: one on net0 */
     if (std::getenv("SOFTWARP_SOCKETS_FOREIGN"))

@@ -31,6 +31,8 @@ struct Kind {
     int protocol;
     int address;                // AF_INET or AF_INET6
     const char *host = nullptr; // of this host, where loopback will not do
+    /* net.softwarp_sdp.policy is auto: SDP if there are devices, and TCP in a namespace without */
+    enum { kPolicyIsSdp, kBoth, kFellBack } policy = kPolicyIsSdp;
 };
 
 const std::vector<Kind> &all_kinds();
@@ -75,8 +77,11 @@ struct Pair {
 class Sockets : public testing::TestWithParam<Kind> {
   protected:
     void SetUp() override;
+    void TearDown() override;
 
     Fd make(int flags = 0) const;
+    /* By SDP at a port of its own, which the program does not see */
+    bool is_elsewhere() const { return GetParam().policy == Kind::kBoth; }
     /* One of AF_INET or AF_INET6 that talks to sockets of this kind */
     Fd make_for(int address, int flags = 0) const;
     /* Loopback, or what is in place of it, with that port in host byte order */
@@ -92,6 +97,10 @@ class Sockets : public testing::TestWithParam<Kind> {
     /* Connected, and accepted */
     Pair connected() const;
     void tune(Pair &pair, int level, int name, int value) const;
+
+  private:
+    std::string policy_;
+    Fd home_; // the namespace, while it is another one
 };
 
 /* An address as it is written, with a port */
@@ -111,6 +120,9 @@ int set(const Fd &fd, int level, int name, int value);
 void set_linger(const Fd &fd, int seconds);
 /* SO_RCVTIMEO, SO_SNDTIMEO */
 void set_timeout(const Fd &fd, int name, int ms);
+
+/* In a new network namespace */
+void loopback_up();
 
 /* Octets that differ from their neighbours */
 std::vector<uint8_t> pattern(size_t size, uint8_t seed = 0);

@@ -222,7 +222,7 @@ TEST_P(Names, ServerStartsAgain) {
         l.reset();
         Fd again = make();
         ASSERT_EQ(set(again, SOL_SOCKET, SO_REUSEADDR, reuse), 0);
-        EXPECT_EQ(bind_to(again, a), reuse ? 0 : EADDRINUSE);
+        EXPECT_EQ(bind_to(again, a), reuse || is_elsewhere() ? 0 : EADDRINUSE);
         if (!reuse)
             continue;
         EXPECT_EQ(::listen(again.get(), 1), 0);
@@ -352,7 +352,7 @@ TEST_P(Names, OnePortTwoPeers) {
     ASSERT_EQ(bind_to(c, own), 0);
     EXPECT_EQ(connect_to(a, name_of(one)), 0);
     EXPECT_EQ(connect_to(b, name_of(two)), 0);
-    EXPECT_EQ(connect_to(c, name_of(one)), EADDRNOTAVAIL);
+    EXPECT_EQ(connect_to(c, name_of(one)), is_elsewhere() ? 0 : EADDRNOTAVAIL);
     EXPECT_EQ(name_of(a), own);
     EXPECT_EQ(name_of(b), own);
     EXPECT_EQ(peer_of(b), name_of(two));

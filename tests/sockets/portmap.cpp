@@ -110,12 +110,4 @@ std::optional<Message> Client::receive(int ms) {
     return m;
 }
 
-void loopback_up() {
-    Fd fd(::socket(AF_INET, SOCK_DGRAM, 0));
-    ifreq request{};
-    std::strcpy(request.ifr_name, "lo");
-    request.ifr_flags = IFF_UP;
-    EXPECT_EQ(::ioctl(fd.get(), SIOCSIFFLAGS, &request), 0);
-}
-
 } // namespace softwarp::sockets

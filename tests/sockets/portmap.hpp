@@ -78,7 +78,4 @@ class Client {
     Fd fd_;
 };
 
-/* In a new network namespace */
-void loopback_up();
-
 } // namespace softwarp::sockets
