@@ -948,6 +948,7 @@ static int wait_to_accept(struct sock *sk, struct sdp_listener *l, long *timeo)
 		release_sock(sk);
 		if (!acceptable(sk, l))
 			*timeo = schedule_timeout(*timeo);
+		sched_annotate_sleep();
 		lock_sock(sk);
 		finish_wait(sk_sleep(sk), &wait);
 		ret = 0;

@@ -400,7 +400,8 @@ TEST_P(Limits, MoreThanTheBacklog) {
         ASSERT_TRUE(errno == EINPROGRESS || errno == 0);
     }
     usleep(50000);
-    EXPECT_EQ(events(here.back(), POLLOUT), 0);
+    EXPECT_TRUE(std::any_of(here.begin(), here.end(),
+                            [](const Fd &fd) { return events(fd, POLLOUT) == 0; }));
     while (there.size() < here.size()) {
         there.emplace_back(::accept(l.get(), nullptr, nullptr));
         ASSERT_TRUE(there.back());

@@ -606,6 +606,7 @@ TEST_P(Transfer, MoreThan2GiB) {
     EXPECT_EQ(got, sent - 20000);
     ASSERT_TRUE(send_all(p.there, octets));
     ASSERT_EQ(::shutdown(p.there.get(), SHUT_WR), 0);
+    set_nonblocking(p.here, false);
     EXPECT_EQ(::recv(p.here.get(), all, size, MSG_WAITALL), 20000);
     EXPECT_EQ(std::memcmp(all, octets.data(), 20000), 0);
     ::munmap(all, size);
