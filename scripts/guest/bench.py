@@ -21,6 +21,8 @@ OUT = pathlib.Path(os.environ["SOFTWARP_OUT"])
 def sample(test: str, op: str, size: int, qps: int, plan: dict, driver: str) -> float:
     """One figure, in the unit of the test."""
     seconds = plan["seconds"]
+    if op == "socket":
+        return measure.sockets(plan["socket_program"], driver != "tcp", test, size, qps, seconds)
     if driver == "tcp":
         if test == "bandwidth":
             return measure.iperf3(size, qps, seconds) / 1e6
@@ -42,6 +44,8 @@ def main() -> int:
     plan = json.loads((OUT / "plan.json").read_text())
     if plan["siw_module"]:
         measure.sh("insmod", plan["siw_module"])
+    if plan["sdp_module"]:
+        measure.sh("insmod", plan["sdp_module"])
     failures = 0
     begin = time.monotonic()
     with open(OUT / "samples.jsonl", "a", encoding="ascii") as out:
@@ -51,6 +55,9 @@ def main() -> int:
             tcp_done = set()
             for test, op, size, qps in plan["tests"]:
                 for column, driver in plan["columns"]:
+                    # what sockets are measured on is softwarp
+                    if op == "socket" and column == "siw":
+                        continue
                     # TCP knows no write, read or send: one sample per shape and round serves all three.
                     if driver == "tcp" and (test, size, qps) in tcp_done:
                         continue

@@ -197,6 +197,25 @@ def rdma_cost(program: str, op: str, size: int, seconds: int) -> float:
     return result["cpu_seconds"] * 1e9 / (result["bytes"] / 1024)
 
 
+def sockets(program: str, sdp: bool, test: str, size: int, connections: int, seconds: int) -> float:
+    """One figure of stream sockets, SDP's or TCP's: MB/s, us of a round trip, connections per second, or ns per KiB."""
+    port = str(next_port())
+    kind = ["--sdp"] if sdp else []
+    name, *spin = test.replace("_cost", "").split("_")
+    with Server([program, "--server", PEER4, "--port", port, *kind], int(port)):
+        text = client([program, "--connect", PEER4, "--port", port, *kind, "--test", name, "--size", str(size),
+                       "--connections", str(connections), "--seconds", str(seconds), *(f"--{one}" for one in spin)],
+                      seconds + 30)
+    result = json.loads(text)
+    if not result["count"]:
+        raise Broken(f"{program} moved nothing\n{text}")
+    if test == "stream_cost":
+        return result["cpu_seconds"] * 1e9 / (result["count"] / 1024)
+    if name == "echo":
+        return result["seconds"] * 1e6 * connections / result["count"]
+    return result["count"] / result["seconds"] / (1e6 if name == "stream" else 1)
+
+
 def use(driver: str) -> None:
     """Let sw0 and sw1 be devices of this driver."""
     for device in ("swlo", "sw0", "sw1"):
