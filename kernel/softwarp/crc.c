@@ -61,6 +61,42 @@ static void __init make_tables(void)
 				    tab[0][tab[k - 1][b] & 0xff];
 }
 
+/* Parts of a block that are worked on at once: for a page, and for a segment's rest */
+static const size_t parts[] = { 256, 64 };
+/* after[i][k][b]: what octet k of a CRC with value b is behind parts[i] zeros */
+static u32 after[ARRAY_SIZE(parts)][4][256] __ro_after_init;
+
+static u32 __init zeros(u32 crc, size_t count)
+{
+	while (count--)
+		crc = crc >> 8 ^ tab[0][crc & 0xff];
+	return crc;
+}
+
+/* A CRC is linear: that of a sum is the sum of those of its bits. */
+static void __init make_after(void)
+{
+	u32 bit, i, k, b;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		for (k = 0; k < 4; k++) {
+			for (bit = 0; bit < 8; bit++)
+				after[i][k][1 << bit] =
+					zeros(1U << (8 * k + bit), parts[i]);
+			for (b = 1; b < 256; b++)
+				after[i][k][b] =
+					after[i][k][b & (b - 1)] ^
+					after[i][k][b & -b];
+		}
+	}
+}
+
+static __always_inline u32 behind(const u32 (*table)[256], u32 crc)
+{
+	return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff] ^
+	       table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
+}
+
 static __always_inline u32 step8_tables(u32 crc, u64 v)
 {
 	/* the first octet in memory is the lowest one */
@@ -142,10 +178,58 @@ static __always_inline u32 run(u32 crc, u8 *dst, const u8 *src, size_t len,
 	return crc;
 }
 
+/*
+ * The instruction's result is there after three cycles, and one can begin in each:
+ * so three parts of a block are worked on at once, and put together as if nothing
+ * but zeros had followed the first ones.
+ */
+static __always_inline u32 run3(u32 crc, u8 *dst, const u8 *src, size_t part,
+				const u32 (*zeros)[256], bool copy)
+{
+	u32 a = crc, b = 0, c = 0;
+	size_t i;
+
+	for (i = 0; i < part; i += 8) {
+		u64 u = get_unaligned((const u64 *)(src + i));
+		u64 v = get_unaligned((const u64 *)(src + part + i));
+		u64 w = get_unaligned((const u64 *)(src + 2 * part + i));
+
+		OPTIMIZER_HIDE_VAR(u);
+		OPTIMIZER_HIDE_VAR(v);
+		OPTIMIZER_HIDE_VAR(w);
+		a = step8_insn(a, u);
+		b = step8_insn(b, v);
+		c = step8_insn(c, w);
+		if (copy) {
+			put_unaligned(u, (u64 *)(dst + i));
+			put_unaligned(v, (u64 *)(dst + part + i));
+			put_unaligned(w, (u64 *)(dst + 2 * part + i));
+		}
+	}
+	return behind(zeros, behind(zeros, a) ^ b) ^ c;
+}
+
+static __always_inline u32 run_insn(u32 crc, u8 *dst, const u8 *src, size_t len,
+				    bool copy)
+{
+	size_t i, part;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		part = parts[i];
+		for (; len >= 3 * part; len -= 3 * part) {
+			crc = run3(crc, dst, src, part, after[i], copy);
+			src += 3 * part;
+			if (copy)
+				dst += 3 * part;
+		}
+	}
+	return run(crc, dst, src, len, true, copy);
+}
+
 u32 swp_crc32c(u32 crc, const void *p, size_t len)
 {
 	if (static_branch_likely(&use_insn))
-		return run(crc, NULL, p, len, true, false);
+		return run_insn(crc, NULL, p, len, false);
 	if (static_branch_unlikely(&use_tables))
 		return run(crc, NULL, p, len, false, false);
 	return crc32c(crc, p, len);
@@ -154,7 +238,7 @@ u32 swp_crc32c(u32 crc, const void *p, size_t len)
 u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len)
 {
 	if (static_branch_likely(&use_insn))
-		return run(crc, dst, src, len, true, true);
+		return run_insn(crc, dst, src, len, true);
 	if (static_branch_unlikely(&use_tables))
 		return run(crc, dst, src, len, false, true);
 	memcpy(dst, src, len);
@@ -165,7 +249,7 @@ static u32 __init probe_once(enum swp_crc_way way, const void *p)
 {
 	switch (way) {
 	case SWP_CRC_INSN:
-		return run(~0, NULL, p, SWP_CRC_PROBE, true, false);
+		return run_insn(~0, NULL, p, SWP_CRC_PROBE, false);
 	case SWP_CRC_TABLES:
 		return run(~0, NULL, p, SWP_CRC_PROBE, false, false);
 	default:
@@ -200,6 +284,7 @@ void __init swp_crc_init(void)
 	int i;
 
 	make_tables();
+	make_after();
 	p = kmalloc(SWP_CRC_PROBE, GFP_KERNEL);
 	if (!p)
 		return;
