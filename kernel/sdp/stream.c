@@ -3,6 +3,7 @@
  * Octets of connected sockets, see stream.h.
  */
 #include <asm/ioctls.h>
+#include <linux/random.h>
 #include <linux/sockios.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -71,10 +72,15 @@ static void urgent_ends(struct sdp_link *link, bool sent)
 	spin_unlock_bh(&link->lock);
 }
 
-/* 0: look again */
+/*
+ * 0: look again.  Where there is room and no memory for it, nobody tells when there
+ * is: it is looked for after a while, and by each socket after another one.
+ */
 static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 {
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	bool room = may_send(sk, link);
+	long step = *timeo, left;
 	int ret;
 
 	/* who does not wait is told by a signal, or by poll() */
@@ -84,10 +90,15 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 		return -EAGAIN;
 	if (signal_pending(current))
 		return sock_intr_errno(*timeo);
+	if (room)
+		step = min_t(long, step, 2 + get_random_u32() % (HZ / 5));
+	left = step;
 	add_wait_queue(sk_sleep(sk), &wait);
-	ret = sk_wait_event(sk, timeo, may_send(sk, link) ||
+	ret = sk_wait_event(sk, &left, (!room && may_send(sk, link)) ||
 			    send_ended(sk, link), &wait);
 	remove_wait_queue(sk_sleep(sk), &wait);
+	if (*timeo != MAX_SCHEDULE_TIMEOUT)
+		*timeo -= step - left;
 	return ret < 0 ? ret : 0;
 }
 
