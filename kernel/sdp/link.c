@@ -18,11 +18,13 @@
 #include "uapi/softwarp_sdp.h"
 
 struct workqueue_struct *sdp_wq, *sdp_listen_wq;
+static struct workqueue_struct *end_wq;
 
 /* Completions of one link: its messages both ways, and those of the drains */
 #define CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 2)
 
 static void work(struct work_struct *work);
+static void dismantle(struct work_struct *work);
 static void timer(struct timer_list *t);
 static void nudge(struct timer_list *t);
 
@@ -46,6 +48,7 @@ struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 	INIT_LIST_HEAD(&link->on_device);
 	INIT_LIST_HEAD(&link->entry);
 	INIT_WORK(&link->work, work);
+	INIT_WORK(&link->end, dismantle);
 	timer_setup(&link->timer, timer, 0);
 	timer_setup(&link->nudge, nudge, 0);
 	link->ops = ops;
@@ -857,8 +860,10 @@ void sdp_link_leave(struct sdp_link *link)
 }
 
 /* Nothing of the device, and nothing of TCP's, is left after this. */
-static void dismantle(struct sdp_link *link)
+static void dismantle(struct work_struct *work)
 {
+	struct sdp_link *link = container_of(work, struct sdp_link, end);
+
 	sdp_seen_hide(&link->seen);
 	sdp_link_quiesce(link);
 	/* nobody sets them again */
@@ -866,7 +871,6 @@ static void dismantle(struct sdp_link *link)
 	stop_timer(link, &link->nudge);
 	sdp_link_leave(link);
 	sdp_link_drop_tcp(link);
-	link->dismantled = true;
 	uncount_orphan(link);
 	sdp_listener_lost(link);
 	sdp_sock_unlinked(link);
@@ -917,7 +921,7 @@ static void work(struct work_struct *work)
 	struct sdp_link *link = container_of(work, struct sdp_link, work);
 	int ret, error;
 
-	if (!link->dismantled && READ_ONCE(link->phase) != SDP_LINK_DOWN) {
+	if (READ_ONCE(link->phase) != SDP_LINK_DOWN) {
 		ret = link->ops->step(link);
 		/* a program that was connected knows of no set-up */
 		error = READ_ONCE(link->open) ? ECONNRESET : -set_up_error(ret);
@@ -934,8 +938,11 @@ static void work(struct work_struct *work)
 		if (test_and_clear_bit(SDP_EV_CLOSED, &link->events))
 			stream_closed(link);
 	}
-	if (!link->dismantled && READ_ONCE(link->phase) == SDP_LINK_DOWN)
-		dismantle(link);
+	if (!link->ending && READ_ONCE(link->phase) == SDP_LINK_DOWN) {
+		link->ending = true;
+		/* with the reference of sdp_link_start() */
+		queue_work(end_wq, &link->end);
+	}
 	sdp_link_put(link);
 }
 
@@ -959,8 +966,12 @@ int sdp_link_init(void)
 	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_UNBOUND, 0);
 	/* one of its own: programs can hold the locks of their listeners for long */
 	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
-	if (sdp_wq && sdp_listen_wq)
+	/* and one for ends: a peer can make a queue pair's take seconds */
+	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
+	if (sdp_wq && sdp_listen_wq && end_wq)
 		return 0;
+	if (end_wq)
+		destroy_workqueue(end_wq);
 	if (sdp_wq)
 		destroy_workqueue(sdp_wq);
 	if (sdp_listen_wq)
@@ -971,6 +982,9 @@ int sdp_link_init(void)
 void sdp_link_exit(void)
 {
 	destroy_workqueue(sdp_listen_wq);
+	/* what ends there is queued here */
+	drain_workqueue(sdp_wq);
+	destroy_workqueue(end_wq);
 	destroy_workqueue(sdp_wq);
 	/* links are freed by RCU */
 	rcu_barrier();

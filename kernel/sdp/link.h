@@ -199,7 +199,7 @@ struct sdp_link {
 	/* The work item's own ------------------------------------------------ */
 	const struct sdp_carrier_ops *ops;
 	bool connector;
-	bool dismantled;
+	bool ending;			/* @end is queued, or has run */
 	u8 layout;			/* enum sdp_layout */
 	u8 hello_got;
 	struct sdp_offer offer;
@@ -227,6 +227,7 @@ struct sdp_link {
 	atomic_t tx_done;		/* octets that the socket is still charged for */
 	atomic_t rx_more;		/* octets that it is to be charged for */
 	struct work_struct work;
+	struct work_struct end;		/* the last one */
 	struct timer_list timer;	/* set-up, grace */
 	struct timer_list nudge;	/* probes, octets that have waited for more, retries */
 	struct sockaddr_storage local, remote;
