@@ -26,6 +26,8 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include <linux/sizes.h>
+
 #include "device.h"
 #include "netns.h"
 #include "proto/sdp/conn.h"
@@ -37,7 +39,8 @@
 #define SDP_RX_FIRST_BUFS	6
 #define SDP_RX_FIRST_SIZE	4096
 #define SDP_RX_BUFS	16
-#define SDP_RX_SIZE	32768
+/* Much of what programs write at once, with its header, is one message. */
+#define SDP_RX_SIZE	(SZ_128K + SZ_4K)
 /* What a link costs to begin with */
 #define SDP_LINK_COST	(SDP_RX_FIRST_BUFS * SDP_RX_FIRST_SIZE)
 /* Messages that the device has at a time */

@@ -34,16 +34,24 @@ static void room_unmap(struct sdp_room *room, struct ib_device *ib)
 
 static int room_alloc(struct sdp_room *room, u32 size)
 {
-	room->page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN,
-				 get_order(size));
+	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
+	void *octets;
+
+	/* a program can do with less, and does not wait for memory to be sorted */
+	if (size > SDP_RX_FIRST_SIZE)
+		gfp |= __GFP_NORETRY;
+	octets = alloc_pages_exact(size, gfp);
+	if (!octets)
+		return -ENOMEM;
+	room->page = virt_to_page(octets);
 	room->size = size;
-	return room->page ? 0 : -ENOMEM;
+	return 0;
 }
 
 static void room_free(struct sdp_room *room)
 {
 	if (room->page)
-		__free_pages(room->page, get_order(room->size));
+		free_pages_exact(page_address(room->page), room->size);
 	room->page = NULL;
 }
 
@@ -169,7 +177,7 @@ static u32 affordable(const struct sock *sk, u32 wish)
 		     sdp_tunable(sock_net(sk), SDP_RX_SIZE_MAX));
 	size = min_t(u32, size, max(most, 0) / SDP_RX_BUFS);
 	/* as large as what the pages for it are */
-	return size < SDP_RX_FIRST_SIZE ? 0 : rounddown_pow_of_two(size);
+	return round_down(size, SDP_RX_FIRST_SIZE);
 }
 
 /* Those that were not in use yet are from now on. */
@@ -204,6 +212,16 @@ static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
 	return *count || r->wish;
 }
 
+/* Memory may have no stretches of that size, and shorter ones. */
+static struct sdp_room *alloc_most(u32 count, u32 *size, u32 own)
+{
+	struct sdp_room *rooms;
+
+	while (!(rooms = alloc_rooms(count, *size)) && *size / 2 > own)
+		*size = round_down(*size / 2, SDP_RX_FIRST_SIZE);
+	return rooms;
+}
+
 bool sdp_link_grow(struct sdp_link *link, struct sock *sk, bool stuck)
 {
 	struct sdp_resize *r = &link->conn.resize;
@@ -220,13 +238,15 @@ bool sdp_link_grow(struct sdp_link *link, struct sock *sk, bool stuck)
 	if (!wanted)
 		return false;
 	if (count) {
-		more = size * SDP_RX_BUFS;
-		more -= min(more, link->charged);
-		if (!__sk_mem_schedule(sk, more, SK_MEM_RECV))
-			return false;
-		rooms = alloc_rooms(count, size);
+		rooms = alloc_most(count, &size, r->own);
 		if (!rooms)
 			return false;
+		more = size * SDP_RX_BUFS;
+		more -= min(more, link->charged);
+		if (!__sk_mem_schedule(sk, more, SK_MEM_RECV)) {
+			free_rooms(rooms);
+			return false;
+		}
 		sk_mem_charge(sk, more);
 		link->charged += more;
 	}

@@ -36,7 +36,7 @@ static const Bounds kBounds[] = {
     {"place_time_ms", 10, 300000, 2000},
     {"silent_max", 1, 65536, 256},
     {"orphans_max", 0, 1 << 20, 4096},
-    {"rx_size_max", 4096, 32768, 32768},
+    {"rx_size_max", 4096, 135168, 135168},
     {"layout", SDP_INFO_LAYOUT_DRAFT, SDP_INFO_LAYOUT_IB, SDP_INFO_LAYOUT_DRAFT},
     {"policy", SDP_INFO_POLICY_SDP, SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_SDP},
     {"pm_port", 1, 65535, 3935},
@@ -217,7 +217,7 @@ static uint32_t size_after(Pair &pair) {
 
 TEST_P(Tunables, LargestBuffer) {
     Pair pair = connected();
-    EXPECT_EQ(size_after(pair), 32768U);
+    EXPECT_EQ(size_after(pair), 135168U);
     Tuned tuned("rx_size_max", 10000);
     Pair other = connected();
     /* rounded down, since buffers are pages */
