@@ -97,6 +97,10 @@ demo: setup ## perftest over softwarp in a virtual machine
 bench: setup ## softwarp, in-tree siw and TCP side by side, in build/bench
 	@scripts/bench
 
+.PHONY: soak
+soak: setup ## SDP sockets with gigabytes, 2,000 connections, 20,000 sockets; ends with "N passed, N failed"
+	@scripts/soak
+
 .PHONY: install
 install: ## modules (needs KDIR=) and provider, below DESTDIR
 	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
