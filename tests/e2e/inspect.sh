@@ -63,7 +63,7 @@ sdp_tracepoints() {
 		'sdp_message_received: .* Data flags 0x00 bufs 100 mseq 0 mseq_ack 1 500 octets' \
 		'sdp_message_sent: .* Data .* 1000 octets' 'sdp_message_sent: .* DisConn ' 'sdp_message_received: .* DisConn ' \
 		'sdp_credit: .* starved: own [0-9]* peer [0-2], 10 octets wait' 'sdp_credit: .* probe: ' \
-		'sdp_resize: .* sent ChRcvBuf size 32768: own 4096 peer 4096' \
+		'sdp_resize: .* sent ChRcvBuf size 135168: own 4096 peer 4096' \
 		'sdp_resize: .* received ChRcvBufAck size 20000: own 4096 peer 20000' \
 		'sdp_fault: .* malformed' 'sdp_fault: .* mseq' 'sdp_fault: .* ack' 'sdp_fault: .* size' 'sdp_fault: .* unexpected' \
 		'sdp_fault: .* mode' 'sdp_fault: .* adverts' 'sdp_fault: .* payload' 'sdp_fault: .* unfinished' 'sdp_fault: .* resize'; do
