@@ -446,6 +446,13 @@ u32 swp_llp_moved(const struct swp_llp *llp)
 	return tp->snd_una + tp->copied_seq;
 }
 
+u32 swp_llp_unread(const struct swp_llp *llp)
+{
+	const struct tcp_sock *tp = tcp_sk(llp->sk);
+
+	return tp->rcv_nxt - tp->copied_seq;
+}
+
 u32 swp_llp_out_of_order(const struct swp_llp *llp)
 {
 	return READ_ONCE(tcp_sk(llp->sk)->rcv_ooopack);

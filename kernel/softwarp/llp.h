@@ -150,6 +150,8 @@ bool swp_llp_is_acked(const struct swp_llp *llp, u32 seq);
 u32 swp_llp_moved(const struct swp_llp *llp);
 /* Segments that came out of order */
 u32 swp_llp_out_of_order(const struct swp_llp *llp);
+/* Octets that wait for us */
+u32 swp_llp_unread(const struct swp_llp *llp);
 /* By a process, as opposed to softirq? */
 bool swp_llp_is_locked(const struct swp_llp *llp);
 /*

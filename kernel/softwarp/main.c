@@ -185,9 +185,18 @@ static int __init swp_init(void)
 				      WQ_CPU_INTENSIVE, 0);
 	if (!swp_poll_wq)
 		goto err_user_wq;
+	ret = -ENOMEM;
+	swp_rx_wq = alloc_workqueue("softwarp_rx", WQ_HIGHPRI | WQ_PERCPU |
+				    WQ_MEM_RECLAIM, 0);
+	if (!swp_rx_wq)
+		goto err_poll_wq;
+	swp_rx_user_wq = alloc_workqueue("softwarp_rx_user", WQ_PERCPU |
+					 WQ_MEM_RECLAIM, 0);
+	if (!swp_rx_user_wq)
+		goto err_rx_wq;
 	ret = swp_cm_init();
 	if (ret)
-		goto err_poll_wq;
+		goto err_rx_user_wq;
 	ret = swp_device_register();
 	if (ret)
 		goto err_cm;
@@ -195,6 +204,10 @@ static int __init swp_init(void)
 
 err_cm:
 	swp_cm_exit();
+err_rx_user_wq:
+	destroy_workqueue(swp_rx_user_wq);
+err_rx_wq:
+	destroy_workqueue(swp_rx_wq);
 err_poll_wq:
 	destroy_workqueue(swp_poll_wq);
 err_user_wq:
@@ -208,6 +221,8 @@ static void __exit swp_exit(void)
 {
 	swp_device_unregister();
 	swp_cm_exit();
+	destroy_workqueue(swp_rx_user_wq);
+	destroy_workqueue(swp_rx_wq);
 	destroy_workqueue(swp_poll_wq);
 	destroy_workqueue(swp_user_wq);
 	destroy_workqueue(swp_wq);

@@ -17,6 +17,7 @@
 struct workqueue_struct *swp_wq;
 struct workqueue_struct *swp_user_wq;
 struct workqueue_struct *swp_poll_wq;
+struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 
 /* Time a dead or half closed stream gets to finish before we let go of it */
 #define SWP_LINGER	(5 * HZ)
@@ -28,6 +29,7 @@ struct workqueue_struct *swp_poll_wq;
 
 static void tx_work(struct work_struct *work);
 static void poll_work(struct work_struct *work);
+static void rx_work(struct work_struct *work);
 static void close_work(struct work_struct *work);
 static void linger_work(struct work_struct *work);
 
@@ -122,7 +124,7 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 /* What a program has going runs beside other programs, not before them. */
 static struct workqueue_struct *qp_wq(const struct swp_qp *qp)
 {
-	return qp->user ? swp_user_wq : swp_wq;
+	return qp->owner ? swp_user_wq : swp_wq;
 }
 
 void swp_qp_kick(struct swp_qp *qp)
@@ -537,11 +539,83 @@ static void llp_state_change(struct swp_llp *llp)
 		swp_qp_dead(qp, 0);
 }
 
+/* Receiving where the consumer is -------------------------------------------- */
+
+/* From so many octets on the way to another processor pays. */
+#define SWP_RX_MOVE	(16 * 1024)
+/* The socket lock is given back between so many. */
+#define SWP_RX_BURST	(512 * 1024)
+
+void swp_qp_consumer_is_here(struct swp_qp *qp)
+{
+	int cpu = in_task() ? raw_smp_processor_id() : -1;
+
+	if (READ_ONCE(qp->rx.cpu) != cpu)
+		WRITE_ONCE(qp->rx.cpu, cpu);
+}
+
+/* False: it is queued already, or cancelled. */
+static bool queue_rx(struct swp_qp *qp)
+{
+	struct workqueue_struct *wq = qp->owner ? swp_rx_user_wq : swp_rx_wq;
+	int cpu = READ_ONCE(qp->rx.cpu);
+
+	return queue_work_on(cpu < 0 ? WORK_CPU_UNBOUND : cpu, wq, &qp->rx_work);
+}
+
+static void rx_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, rx_work);
+	struct swp_llp *llp = swp_qp_llp(qp);
+	bool more = false;
+
+	if (llp) {
+		lock_sock(llp->sk);
+		if (llp->owner == qp) {
+			more = swp_rx_some(qp, SWP_RX_BURST);
+			qp->rx.moved = more;
+			swp_tx_news(qp, SWP_NEWS_DATA);
+		}
+		release_sock(llp->sk);
+		swp_llp_put(llp);
+	}
+	/* whoever else wants the processor has it first */
+	if (!more || !queue_rx(qp))
+		swp_qp_put(qp);
+}
+
+/*
+ * Softirq runs on the processor that the packets came to; with both ends on one
+ * machine that is the sender's.  Copies and checksums of much at once are worth the
+ * way to the processor that the consumer reads on, where the octets are to be in the cache.
+ */
+static bool rx_moves(struct swp_qp *qp)
+{
+	int cpu = READ_ONCE(qp->rx.cpu);
+
+	swp_qp_assert_owned(qp);
+	if (qp->rx.moved)
+		return true;
+	if (cpu < 0 || cpu == raw_smp_processor_id() ||
+	    swp_llp_is_locked(qp->llp) || swp_llp_unread(qp->llp) < SWP_RX_MOVE)
+		return false;
+	swp_qp_get(qp);
+	if (!queue_rx(qp)) {
+		swp_qp_put(qp);
+		return false;
+	}
+	qp->rx.moved = true;
+	swp_qp_stat_inc(qp, RX_MOVED);
+	return true;
+}
+
 static void llp_data_ready(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
 
 	swp_qp_assert_owned(qp);
+	if (rx_moves(qp))
+		return;
 	swp_rx_run(qp);
 	swp_tx_news(qp, SWP_NEWS_DATA);
 }
@@ -911,6 +985,8 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	spin_lock_init(&qp->rq_post_lock);
 	INIT_DELAYED_WORK(&qp->tx_work, tx_work);
 	INIT_WORK(&qp->poll_work, poll_work);
+	INIT_WORK(&qp->rx_work, rx_work);
+	qp->rx.cpu = -1;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
 	/* iWARP's Idle, in which its QPs are born; it has no Reset */
@@ -973,6 +1049,8 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	if (cancel_delayed_work_sync(&qp->tx_work))
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->poll_work))
+		swp_qp_put(qp);
+	if (cancel_work_sync(&qp->rx_work))
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->close_work))
 		swp_qp_put(qp);

@@ -177,6 +177,7 @@ struct swp_qp {
 	u8 backoff;		/* of tx_work, see swp_qp_kick_later() */
 	struct delayed_work tx_work;
 	struct work_struct poll_work;
+	struct work_struct rx_work;
 	struct work_struct close_work;
 	struct delayed_work linger_work;
 	const struct swp_conn_ops *conn_ops;
@@ -281,12 +282,15 @@ void swp_qp_dead(struct swp_qp *qp, int error);
 extern struct workqueue_struct *swp_wq;	/* for consumers in the kernel */
 extern struct workqueue_struct *swp_user_wq;
 extern struct workqueue_struct *swp_poll_wq;
+extern struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 /* The stream with a reference, or NULL.  Any context. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
 /* The same after a while that grows until something succeeds: memory is short. */
 void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
+/* A kernel consumer posts a receive.  Any context. */
+void swp_qp_consumer_is_here(struct swp_qp *qp);
 /*
  * A kernel consumer has posted requests that take so many octets to the wire, and
  * nobody looks at the queue.  Any context, with any locks of the consumer's.

@@ -15,6 +15,8 @@ struct swp_rx {
 	bool running;
 	bool swallow;		/* stream is dead: eat what comes */
 	bool starved;		/* no memory for the side buffer; work will retry */
+	bool moved;		/* rx_work has the next look, and takes what comes */
+	int cpu;		/* where a process posted the last receive, or -1; no lock */
 	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */
 	bool in_write;		/* a Write has begun and not ended */
 	bool after_write;	/* the last message was a Write */
@@ -42,8 +44,13 @@ struct swp_rx {
 	bool marker_bad;	/* one in it disagrees */
 };
 
-/* rx_stream.c: what has come; again, with a buffer of @size octets for it */
+/*
+ * rx_stream.c: what has come; so many octets of it, and then some of the same
+ * buffer of TCP's: true if there may be more; all, with a buffer of @size octets
+ * for it
+ */
 void swp_rx_run(struct swp_qp *qp);
+bool swp_rx_some(struct swp_qp *qp, size_t octets);
 void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
 
 struct swp_cur;

@@ -287,20 +287,40 @@ void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
 	swp_rx_run(qp);
 }
 
-void swp_rx_run(struct swp_qp *qp)
+/* tcp_read_sock() goes on for as long as desc->count says. */
+static int rx_actor(read_descriptor_t *desc, struct sk_buff *skb,
+		    unsigned int off, size_t len)
 {
-	read_descriptor_t desc = { .arg.data = qp, .count = 1 };
+	struct swp_qp *qp = desc->arg.data;
+	int taken;
+
+	swp_qp_assert_owned(qp);
+	taken = unlikely(qp->sp.rx_markers) ? rx_marked(desc, skb, off, len) :
+					      rx_skb(desc, skb, off, len);
+	desc->count -= min_t(size_t, desc->count, taken);
+	return taken;
+}
+
+bool swp_rx_some(struct swp_qp *qp, size_t octets)
+{
+	read_descriptor_t desc = { .arg.data = qp, .count = octets };
 	struct swp_rx *rx = &qp->rx;
 
 	swp_qp_assert_owned(qp);
 	if (rx->running)
-		return;
+		return false;
 	rx->running = true;
 	rx->starved = false;
-	tcp_read_sock(qp->llp->sk, &desc,
-		      unlikely(qp->sp.rx_markers) ? rx_marked : rx_skb);
+	tcp_read_sock(qp->llp->sk, &desc, rx_actor);
 	if (rx->asm_buf && (!rx->asm_len || rx->swallow))
 		drop_asm(rx);
 	qp->stats.v[SWP_STAT_RX_OOO] = swp_llp_out_of_order(qp->llp);
 	rx->running = false;
+	/* behind a shortage there is a retry */
+	return !desc.count && !rx->starved;
+}
+
+void swp_rx_run(struct swp_qp *qp)
+{
+	swp_rx_some(qp, SIZE_MAX);
 }

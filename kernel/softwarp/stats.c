@@ -17,6 +17,7 @@ static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_RX_FPDU]		= { .name = "rx_fpdu" },
 	[SWP_STAT_RX_BYTES]		= { .name = "rx_bytes" },
 	[SWP_STAT_RX_SPLIT]		= { .name = "rx_split_fpdu" },
+	[SWP_STAT_RX_MOVED]		= { .name = "rx_moved" },
 	[SWP_STAT_RX_OOO]		= { .name = "rx_out_of_order" },
 	[SWP_STAT_RX_CRC_ERR]		= { .name = "rx_crc_errors" },
 	[SWP_STAT_RX_MARKER_ERR]	= { .name = "rx_marker_errors" },

@@ -22,6 +22,7 @@ enum swp_stat {
 	SWP_STAT_RX_FPDU,
 	SWP_STAT_RX_BYTES,
 	SWP_STAT_RX_SPLIT,	/* FPDUs that spanned skbs */
+	SWP_STAT_RX_MOVED,	/* times that receiving went to the consumer's processor */
 	SWP_STAT_RX_OOO,	/* segments that TCP got out of order */
 	SWP_STAT_RX_CRC_ERR,
 	SWP_STAT_RX_MARKER_ERR,

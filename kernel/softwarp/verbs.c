@@ -617,6 +617,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		*bad = wr;
 		return -EINVAL;
 	}
+	swp_qp_consumer_is_here(qp);
 	spin_lock_irqsave(&qp->rq_post_lock, flags);
 	ret = swp_rqe_post(&qp->rq, qp->max_recv_sge, wr, bad);
 	/* pairs with the barrier in flush: it sees the request or we see kick */

@@ -4,10 +4,12 @@
  * is given back, none is held uncharged, and what programs share has limits.
  */
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
+#include <sched.h>
 #include <sys/wait.h>
 
 #include "peer.hpp"
@@ -148,6 +150,37 @@ TEST_P(Cost, OrphansHaveALimit) {
     }
     EXPECT_TRUE(eventually([&] { return connections() <= others + 5; })) << connections();
     EXPECT_GE(counters()["orphans_dropped"], before["orphans_dropped"] + 15);
+}
+
+/* How often softwarp's devices have left octets to another processor */
+static uint64_t moved() {
+    uint64_t sum = 0;
+    for (const auto &device : std::filesystem::directory_iterator("/sys/class/infiniband")) {
+        uint64_t value = 0;
+        std::ifstream(device.path() / "ports/1/hw_counters/rx_moved") >> value;
+        sum += value;
+    }
+    return sum;
+}
+
+/* The calling thread's processor */
+static bool pin(size_t processor) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    return ::sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+/* Copies and checksums of what has come are the reader's, not those of who sends. */
+TEST_P(Cost, ReceivesWhereItIsRead) {
+    constexpr size_t kSize = 16 << 20;
+    Pair p = connected();
+    uint64_t before = moved();
+    Call reader([&] { return pin(1) && receive(p.there, kSize) == pattern(kSize) ? 0 : -1; });
+    Call writer([&] { return pin(0) && send_all(p.here, pattern(kSize)) ? 0 : -1; });
+    EXPECT_EQ(writer.ret(), 0);
+    EXPECT_EQ(reader.ret(), 0);
+    EXPECT_TRUE(eventually([&] { return moved() > before; }));
 }
 
 } // namespace softwarp::sockets
