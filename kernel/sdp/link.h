@@ -31,6 +31,7 @@
 #include "device.h"
 #include "netns.h"
 #include "proto/sdp/conn.h"
+#include "proto/sdp/push.h"
 
 /*
  * Receive buffers and their size: to begin with, what an idle connection has, and
@@ -199,6 +200,8 @@ struct sdp_link {
 	u16 tx_large;			/* of these, with large messages */
 	bool fin_waits;			/* until the device has none */
 	u8 pump;			/* enum sdp_pump */
+	u32 pushers;			/* processes that sleep in send(); see ... */
+	bool push_due;			/* ... proto/sdp/push.h */
 	/* The work item's own ------------------------------------------------ */
 	const struct sdp_carrier_ops *ops;
 	bool connector;
@@ -325,6 +328,14 @@ void sdp_link_up(struct sdp_link *link);
 void sdp_link_down(struct sdp_link *link, int error);
 void sdp_link_pump(struct sdp_link *link);
 void sdp_link_send(struct sdp_link *link, const struct sdp_out *out);
+/*
+ * sdp_link_push_begin - the caller is about to sleep until there is room, or
+ *			 link->push_due
+ * sdp_link_push_end - it is awake; without link->lock, both
+ * In between it is the caller that sends what softirq would not, see proto/sdp/push.h.
+ */
+void sdp_link_push_begin(struct sdp_link *link);
+void sdp_link_push_end(struct sdp_link *link);
 /* What came before it was up; under link->lock, too. */
 void sdp_link_take_early(struct sdp_link *link);
 

@@ -110,6 +110,18 @@ void sdp_sock_sent(struct sock *sk)
 	bh_unlock_sock(sk);
 }
 
+void sdp_sock_wake_writers(struct sock *sk)
+{
+	struct socket_wq *wq;
+
+	rcu_read_lock();
+	wq = rcu_dereference(sk->sk_wq);
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible_poll(&wq->wait, EPOLLOUT | EPOLLWRNORM |
+					   EPOLLWRBAND);
+	rcu_read_unlock();
+}
+
 static void release_cb(struct sock *sk)
 {
 	settle(sk);

@@ -59,6 +59,8 @@ void sdp_sock_urgent(struct sock *sk);
 /* The end: what is to be seen, and the waking, with link->phase set in between */
 void sdp_sock_over(struct sock *sk, struct sdp_link *link);
 void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link);
+/* Those who sleep in send(); under link->lock */
+void sdp_sock_wake_writers(struct sock *sk);
 /* Messages have left; without link->lock, in softirq. */
 void sdp_sock_sent(struct sock *sk);
 /* Nothing of the device is left; by the link's work item, without locks. */

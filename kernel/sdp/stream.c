@@ -93,10 +93,13 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	if (room)
 		step = min_t(long, step, 2 + get_random_u32() % (HZ / 5));
 	left = step;
+	sdp_link_push_begin(link);
 	add_wait_queue(sk_sleep(sk), &wait);
 	ret = sk_wait_event(sk, &left, (!room && may_send(sk, link)) ||
+			    READ_ONCE(link->push_due) ||
 			    send_ended(sk, link), &wait);
 	remove_wait_queue(sk_sleep(sk), &wait);
+	sdp_link_push_end(link);
 	if (*timeo != MAX_SCHEDULE_TIMEOUT)
 		*timeo -= step - left;
 	return ret < 0 ? ret : 0;

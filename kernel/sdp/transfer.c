@@ -759,6 +759,46 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 		sdp_link_put(link);
 }
 
+/* True: whoever asks may forget it. */
+static bool left_to_others(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->phase != SDP_LINK_UP || link->tx_busy == SDP_TX_SLOTS ||
+	    !sdp_credits_allow(&link->conn.credits, true))
+		return false;
+	switch (sdp_push_by(in_serving_softirq(), link->queue_octets,
+			    link->sk ? link->pushers : 0, link->push_due)) {
+	case SDP_PUSH_WAKE:
+		WRITE_ONCE(link->push_due, true);
+		sdp_sock_wake_writers(link->sk);
+		return true;
+	case SDP_PUSH_WOKEN:
+		return true;
+	case SDP_PUSH_WORK:
+		sdp_link_event(link, SDP_EV_PUMP);
+		return true;
+	case SDP_PUSH_HERE:
+		break;
+	}
+	return false;
+}
+
+void sdp_link_push_begin(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	link->pushers++;
+	spin_unlock_bh(&link->lock);
+}
+
+void sdp_link_push_end(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	link->pushers--;
+	WRITE_ONCE(link->push_due, false);
+	sdp_link_pump(link);
+	spin_unlock_bh(&link->lock);
+}
+
 void sdp_link_pump(struct sdp_link *link)
 {
 	u32 left = PUMP_BUDGET;
@@ -772,6 +812,8 @@ void sdp_link_pump(struct sdp_link *link)
 		link->pump = SDP_PUMP_AGAIN;
 		return;
 	}
+	if (left_to_others(link))
+		return;
 	/* many small messages would cost more than few large ones */
 	if (link->phase == SDP_LINK_UP && sdp_conn_sends(&link->conn) &&
 	    link->queue_octets > 2 * (u64)link->conn.resize.peer)

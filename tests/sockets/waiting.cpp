@@ -70,6 +70,32 @@ TEST_P(Waiting, AcceptWaitsThatLong) {
     EXPECT_TRUE(there);
 }
 
+/* What writers that wait for room have to send is sent, too, when signals take them away. */
+TEST_P(Waiting, InterruptedWritersLeaveNothing) {
+    take_signal(SIGUSR1);
+    Pair p = connected();
+    std::vector<uint8_t> much(16 << 20, 'x');
+    auto write = [&] { return ::send(p.here.get(), much.data(), much.size(), 0); };
+    for (int round = 0; round < 6; round++) {
+        Call one(write), two(write);
+        EXPECT_TRUE(eventually([&] { return one.sleeps() && two.sleeps(); }));
+        size_t read = receive(p.there, 300000).size();
+        EXPECT_EQ(read, 300000U);
+        one.interrupt(SIGUSR1);
+        two.interrupt(SIGUSR1);
+        size_t sent = 0;
+        for (Call *call : {&one, &two}) {
+            if (call->ret() > 0)
+                sent += static_cast<size_t>(call->ret());
+            else
+                EXPECT_EQ(call->error(), EINTR);
+        }
+        EXPECT_GE(sent, read);
+        set_timeout(p.there, SO_RCVTIMEO, 20000);
+        EXPECT_EQ(receive(p.there, sent - read).size(), sent - read);
+    }
+}
+
 TEST_P(Waiting, SendWaitsThatLong) {
     Pair p = connected();
     size_t full = fill(p.here);
