@@ -105,6 +105,45 @@ mapped() { # with daemons there, and when they have gone
 	ping_pong "" "" $ours
 }
 
+# A socket asks the daemon.  The other way round it would take a device that has ports of its own: for others the
+# daemon asks nobody.
+mapped_sdp() {
+	insmod $sdp || return 1
+	# as above
+	taskset -cp 0 $BASHPID > /dev/null
+	start_mapper "$in_peer" || return 1
+	timeout 60 $in_peer rping -s -a $theirs -p 7304 -C 1 &
+	for _ in $(seq 100); do
+		$in_peer rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7304" && break
+		sleep 0.1
+	done
+	timeout 100 python3 - $theirs <<'END' || return 1
+import pathlib, socket, sys
+theirs = sys.argv[1]
+# of softwarp_sdp.h
+SDP, SOL_SDP, POLICY, AUTO = 257, 1025, 3, 1
+def count(what):
+    lines = pathlib.Path("/proc/net/softwarp_sdp_stat").read_text().split("\n")
+    return int(next(line.split()[1] for line in lines if line.split()[0] == what))
+def auto():
+    fd = socket.socket(socket.AF_INET, socket.SOCK_STREAM, SDP)
+    fd.setsockopt(SOL_SDP, POLICY, AUTO)
+    return fd
+# the device has no ports but TCP's, so the daemon has nothing to tell of; what is at this one is MPA
+auto().connect((theirs, 7304))
+seen = [count(what) for what in ("pm_requests_sent", "pm_denied", "tcp_denied")]
+assert seen[0] >= 1 and seen[1:] == [1, 1], f"the daemon's answer: {seen}"
+END
+	killall -w iwpmd
+	killall -q -w rping
+	for try in $(seq 100); do
+		rmmod softwarp_sdp 2> /dev/null && return 0
+		sleep 0.1
+	done
+	echo "softwarp_sdp.ko is still in use"
+	return 1
+}
+
 # An RDMA listener has its TCP port for itself, and gets none that is taken.
 ports_taken() {
 	python3 - $ours <<'END' || return 1
@@ -201,6 +240,7 @@ END
 check "tracepoints follow a connection" tracepoints
 check "tracepoints follow SDP sockets" sdp_tracepoints
 check "connections with the port mapper, and when it has gone" mapped
+check "the daemon answers SDP sockets" mapped_sdp
 check "a TCP port belongs to one listener, RDMA or not" ports_taken
 check "a program's rings are charged to its memory cgroup" charged
 check "devices that belong to one namespace" exclusive
