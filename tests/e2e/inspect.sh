@@ -57,7 +57,7 @@ sdp_tracepoints() {
 		'sdp_setup: .* acceptor: MPA done ret 0' 'sdp_setup: .* acceptor: HelloAck sent ret 0' \
 		'sdp_setup: .* connector: TCP connected ret 0' 'sdp_setup: .* connector: Hello sent ret 0' \
 		'sdp_setup: .* connector: HelloAck taken ret -71' 'sdp_state: .* hello -> mpa' 'sdp_state: .* mpa -> open' \
-		'sdp_state: .* tcp -> mpa' 'sdp_state: .* hello-ack -> down' 'sdp_state: .* open -> closing' \
+		'sdp_state: .* tcp -> mpa' 'sdp_state: .* \(mpa\|hello-ack\) -> down' 'sdp_state: .* open -> closing' \
 		'sdp_state: .* closing -> half' 'sdp_state: .* half -> wait' 'sdp_state: .* wait -> ' \
 		'sdp_message_sent: .* HelloAck flags 0x00 bufs 4 mseq 0 mseq_ack 0 0 octets' \
 		'sdp_message_received: .* Data flags 0x00 bufs 100 mseq 0 mseq_ack 1 500 octets' \
