@@ -80,6 +80,7 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 {
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	bool room = may_send(sk, link);
+	unsigned long begin = jiffies;
 	long step = *timeo, left;
 	int ret;
 
@@ -101,7 +102,9 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	remove_wait_queue(sk_sleep(sk), &wait);
 	sdp_link_push_end(link);
 	if (*timeo != MAX_SCHEDULE_TIMEOUT)
-		*timeo -= step - left;
+		/* what was sent meanwhile took time, too */
+		*timeo -= min_t(long, *timeo,
+				max_t(long, step - left, jiffies - begin));
 	return ret < 0 ? ret : 0;
 }
 

@@ -30,6 +30,7 @@ struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 static void tx_work(struct work_struct *work);
 static void poll_work(struct work_struct *work);
 static void rx_work(struct work_struct *work);
+static void rx_late(struct timer_list *t);
 static void close_work(struct work_struct *work);
 static void linger_work(struct work_struct *work);
 
@@ -545,6 +546,8 @@ static void llp_state_change(struct swp_llp *llp)
 #define SWP_RX_MOVE	(16 * 1024)
 /* The socket lock is given back between so many. */
 #define SWP_RX_BURST	(512 * 1024)
+/* That processor may be in other hands, and softirq takes the duty back then; ticks */
+#define SWP_RX_PATIENCE	2
 
 void swp_qp_consumer_is_here(struct swp_qp *qp)
 {
@@ -574,14 +577,22 @@ static void rx_work(struct work_struct *work)
 		if (llp->owner == qp) {
 			more = swp_rx_some(qp, SWP_RX_BURST);
 			qp->rx.moved = more;
+			qp->rx.moved_at = jiffies;
 			swp_tx_news(qp, SWP_NEWS_DATA);
 		}
 		release_sock(llp->sk);
 		swp_llp_put(llp);
 	}
 	/* whoever else wants the processor has it first */
+	if (more)
+		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
 	if (!more || !queue_rx(qp))
 		swp_qp_put(qp);
+}
+
+static bool rx_is_late(const struct swp_qp *qp)
+{
+	return time_after_eq(jiffies, qp->rx.moved_at + SWP_RX_PATIENCE);
 }
 
 /*
@@ -594,8 +605,10 @@ static bool rx_moves(struct swp_qp *qp)
 	int cpu = READ_ONCE(qp->rx.cpu);
 
 	swp_qp_assert_owned(qp);
-	if (qp->rx.moved)
+	if (qp->rx.moved && !rx_is_late(qp))
 		return true;
+	/* a work item that comes late finds nothing, and until then none is queued */
+	qp->rx.moved = false;
 	if (cpu < 0 || cpu == raw_smp_processor_id() ||
 	    swp_llp_is_locked(qp->llp) || swp_llp_unread(qp->llp) < SWP_RX_MOVE)
 		return false;
@@ -605,8 +618,41 @@ static bool rx_moves(struct swp_qp *qp)
 		return false;
 	}
 	qp->rx.moved = true;
+	qp->rx.moved_at = jiffies;
+	mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
 	swp_qp_stat_inc(qp, RX_MOVED);
 	return true;
+}
+
+/*
+ * With a full window nothing comes that would have a look.  The timer is not stopped
+ * when the work item has run: a late one looks at the time of the last move.
+ */
+static void rx_late(struct timer_list *t)
+{
+	struct swp_qp *qp = timer_container_of(qp, t, rx_timer);
+	struct swp_llp *llp = swp_qp_llp(qp);
+	bool again = false;
+
+	if (!llp)
+		return;
+	if (!swp_llp_trylock(llp)) {
+		/* whoever has it gives it back */
+		again = READ_ONCE(qp->rx.moved);
+	} else {
+		if (llp->owner == qp && qp->rx.moved) {
+			again = !rx_is_late(qp);
+			if (!again) {
+				qp->rx.moved = false;
+				swp_rx_run(qp);
+				swp_tx_news(qp, SWP_NEWS_DATA);
+			}
+		}
+		swp_llp_unlock(llp);
+	}
+	if (again)
+		mod_timer(&qp->rx_timer, jiffies + 1);
+	swp_llp_put(llp);
 }
 
 static void llp_data_ready(struct swp_llp *llp)
@@ -986,6 +1032,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	INIT_DELAYED_WORK(&qp->tx_work, tx_work);
 	INIT_WORK(&qp->poll_work, poll_work);
 	INIT_WORK(&qp->rx_work, rx_work);
+	timer_setup(&qp->rx_timer, rx_late, 0);
 	qp->rx.cpu = -1;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
@@ -1052,6 +1099,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->rx_work))
 		swp_qp_put(qp);
+	timer_delete_sync(&qp->rx_timer);
 	if (cancel_work_sync(&qp->close_work))
 		swp_qp_put(qp);
 	stop_linger(qp);

@@ -178,6 +178,7 @@ struct swp_qp {
 	struct delayed_work tx_work;
 	struct work_struct poll_work;
 	struct work_struct rx_work;
+	struct timer_list rx_timer;
 	struct work_struct close_work;
 	struct delayed_work linger_work;
 	const struct swp_conn_ops *conn_ops;
