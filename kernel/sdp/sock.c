@@ -45,12 +45,22 @@ static struct sdp_listener *listener_of(struct sock *sk)
 					      lockdep_sock_is_held(sk)) : NULL;
 }
 
+/* connect() is, by what.  Else what has become of it is there to be seen. */
+static bool is_undecided(const struct sdp_sock *ss)
+{
+	/* pairs with the release in sdp_sock_attempt() */
+	return smp_load_acquire(&ss->undecided);
+}
+
 /* All of its calls are TCP's. */
 static bool is_tcp(const struct sock *sk)
 {
 	const struct sdp_sock *ss = sdp_sk(sk);
 
-	return !ss || (READ_ONCE(ss->tcp) && !rcu_access_pointer(ss->listener));
+	if (!ss)
+		return true;
+	return !is_undecided(ss) && READ_ONCE(ss->tcp) &&
+	       !rcu_access_pointer(ss->listener);
 }
 
 struct sdp_listener *sdp_sock_listener(struct sock *sk)
@@ -630,7 +640,6 @@ int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason
 	sdp_family_forget(sk);
 	ss->reason = reason;
 	WRITE_ONCE(ss->tcp, true);
-	WRITE_ONCE(ss->undecided, false);
 	sdp_count_reason(sock_net(sk), reason);
 	return sk->sk_prot->connect(sk, swp_sockaddr_arg(&at), len);
 }
@@ -642,7 +651,8 @@ void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a)
 
 	sock_owned_by_me(sk);
 	WRITE_ONCE(ss->attempt, a);
-	WRITE_ONCE(ss->undecided, !!a);
+	/* who polls without the lock is to see what has become of it */
+	smp_store_release(&ss->undecided, !!a);
 	if (!old)
 		return;
 	sdp_attempt_cancel(old);
@@ -663,11 +673,11 @@ void sdp_sock_unlink(struct sock *sk)
 void sdp_sock_decided(struct sock *sk, int error)
 {
 	sock_owned_by_me(sk);
-	sdp_sock_attempt(sk, NULL);
-	if (error) {
+	if (error)
 		WRITE_ONCE(sk->sk_err, -error);
+	sdp_sock_attempt(sk, NULL);
+	if (error)
 		sk_error_report(sk);
-	}
 	/* who has waited for one of them waits for the other one now, if at all */
 	sk->sk_state_change(sk);
 }
@@ -723,7 +733,7 @@ static bool settled(const struct sock *sk)
 	struct sdp_link *link;
 	bool ret;
 
-	if (READ_ONCE(ss->undecided))
+	if (is_undecided(ss))
 		return false;
 	rcu_read_lock();
 	link = rcu_dereference(ss->link);
@@ -1125,7 +1135,7 @@ static __poll_t sdp_poll(struct file *file, struct socket *sock,
 	if (is_tcp(sk))
 		return tcp->poll(file, sock, wait);
 	sock_poll_wait(file, sock, wait);
-	if (READ_ONCE(ss->undecided))
+	if (is_undecided(ss))
 		return 0;
 	rcu_read_lock();
 	l = rcu_dereference(ss->listener);
@@ -1271,7 +1281,7 @@ static int link_to_use(struct sock *sk, long timeo, struct sdp_link **link)
 	int ret = 0;
 
 	/* a link by itself has calls wait until it is up */
-	if (READ_ONCE(sdp_sk(sk)->undecided))
+	if (is_undecided(sdp_sk(sk)))
 		ret = wait_settled(sk, timeo);
 	*link = ret ? NULL : link_of(sk);
 	return ret;

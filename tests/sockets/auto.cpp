@@ -409,6 +409,34 @@ TEST_P(Auto, WhileItIsAsked) {
     EXPECT_TRUE(echoes(here, there));
 }
 
+/* At no moment is it one that nobody connects, whichever way it goes on by. */
+TEST_P(Auto, PolledAllTheTime) {
+    Tuned forgotten("pm_silent_ms", 1);
+    Tuned soon("pm_wait_ms", 3);
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    auto polled = [](const Fd &fd) {
+        Stopwatch watch;
+        short seen = 0;
+        while (!seen && watch.ms() < 20000)
+            seen = events(fd, POLLIN | POLLOUT);
+        return seen;
+    };
+    Fd listener = tcp_listener();
+    Address nobody = name_of(Fd(tcp_listener()));
+    for (int i = 0; i < 100; i++) {
+        Fd here = make_auto(SOCK_NONBLOCK);
+        ASSERT_EQ(connect_to(here, i % 2 ? nobody : name_of(listener)), EINPROGRESS);
+        if (i % 2) {
+            /* TCP's own poll may see the error before the rest */
+            EXPECT_TRUE(polled(here) & POLLERR);
+            EXPECT_EQ(option(here, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
+        } else {
+            EXPECT_EQ(polled(here), POLLOUT);
+            accepted(listener);
+        }
+    }
+}
+
 /* Calls that sleep meanwhile go on with what it has become. */
 TEST_P(Auto, CallsWaitForTheAnswer) {
     Tuned forgotten("pm_silent_ms", 1);
