@@ -307,18 +307,10 @@ static void route_as(struct sock *to, const struct sock *from)
 #endif
 }
 
-static void set_port(union sdp_end *end, __be16 port)
-{
-	if (end->any.sa_family == AF_INET6)
-		end->in6.sin6_port = port;
-	else
-		end->in.sin_port = port;
-}
-
 /* To the port mapper of that host: who we are to it, and by which way */
 static int open_udp(struct sdp_attempt *a)
 {
-	__be16 port = htons(sdp_tunable(sock_net(a->sk), SDP_PM_UDP_PORT));
+	u16 port = sdp_tunable(sock_net(a->sk), SDP_PM_UDP_PORT);
 	union sdp_end at = a->to, own;
 	struct socket *udp;
 	int ret;
@@ -329,12 +321,12 @@ static int open_udp(struct sdp_attempt *a)
 		return ret;
 	swp_sk_hold_net(udp->sk);
 	route_as(udp->sk, a->sk);
-	set_port(&at, port);
+	sdp_end_set_port(&at, port);
 	a->udp = udp;
 	hook(a);
 	/* from the address that the program has bound, if it has */
 	sdp_end_of(&own, a->sk, false);
-	set_port(&own, 0);
+	sdp_end_set_port(&own, 0);
 	ret = kernel_bind(udp, swp_sockaddr_arg(&own), sdp_end_len(&own));
 	return ret ?: kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
 }
@@ -446,7 +438,7 @@ bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name)
 	if (!a->carrier || !a->udp)
 		return false;
 	sdp_end_of(name, a->udp->sk, false);
-	set_port(name, htons(inet_sk(a->carrier->sk)->inet_num));
+	sdp_end_set_port(name, inet_sk(a->carrier->sk)->inet_num);
 	return true;
 }
 

@@ -27,6 +27,14 @@ static inline u16 sdp_end_port(const union sdp_end *end)
 						      end->in.sin_port);
 }
 
+static inline void sdp_end_set_port(union sdp_end *end, u16 port)
+{
+	if (end->any.sa_family == AF_INET6)
+		end->in6.sin6_port = htons(port);
+	else
+		end->in.sin_port = htons(port);
+}
+
 static inline int sdp_end_len(const union sdp_end *end)
 {
 	return end->any.sa_family == AF_INET6 ? sizeof(end->in6) :

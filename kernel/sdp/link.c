@@ -104,7 +104,7 @@ static void set_timer(struct sdp_link *link, unsigned long time)
 		sdp_link_put(link);
 }
 
-void sdp_link_nudge(struct sdp_link *link, unsigned long time)
+void sdp_link_later(struct sdp_link *link, unsigned long time)
 {
 	sdp_link_get(link);
 	if (mod_timer(&link->nudge, jiffies + time))
@@ -204,13 +204,6 @@ static void nudge(struct timer_list *t)
 	sdp_link_pump(link);
 	spin_unlock_bh(&link->lock);
 	sdp_link_put(link);
-}
-
-void sdp_link_later(struct sdp_link *link, unsigned long time)
-{
-	sdp_link_get(link);
-	if (mod_timer(&link->nudge, jiffies + time))
-		sdp_link_put(link);
 }
 
 /* What is seen of it ------------------------------------------------------------------ */

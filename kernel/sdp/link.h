@@ -281,7 +281,7 @@ void sdp_link_start(struct sdp_link *link);
  * sdp_link_make_qp - with its buffers, and link->offer by what there is
  * sdp_link_leave - the reverse of both, and the end of what carries it
  * sdp_link_drop_tcp - TCP's socket has no use any more
- * sdp_link_later - SDP_EV_TCP after a while, unless it is over then
+ * sdp_link_later - SDP_EV_TCP, or SDP_EV_MOVE, after a while
  */
 void sdp_link_limit_setup(struct sdp_link *link);
 int sdp_link_join(struct sdp_link *link, struct sdp_device *dev);
@@ -348,13 +348,8 @@ void sdp_link_take_early(struct sdp_link *link);
 void sdp_move_event(struct sdp_link *link);
 void sdp_link_use_next(struct sdp_link *link);
 
-/*
- * link.c, for that:
- * sdp_link_hook - what TCP does is told from here on
- * sdp_link_nudge - so much later
- */
+/* link.c, for that: what TCP does is told from here on */
 void sdp_link_hook(struct sdp_link *link);
-void sdp_link_nudge(struct sdp_link *link, unsigned long time);
 
 /*
  * Behind SDP_LINK_DOWN, or on a move: wait until nothing more is handed over.

@@ -415,10 +415,7 @@ static struct socket *make_port(struct sock *sk)
 	sock->sk->sk_reuse = SK_NO_REUSE;
 	sock->sk->sk_reuseport = 0;
 	sdp_end_of(&at, sk, false);
-	if (at.any.sa_family == AF_INET6)
-		at.in6.sin6_port = 0;
-	else
-		at.in.sin_port = 0;
+	sdp_end_set_port(&at, 0);
 	ret = kernel_bind(sock, swp_sockaddr_arg(&at), sdp_end_len(&at));
 	if (ret) {
 		sock_release(sock);
@@ -524,12 +521,8 @@ int sdp_listener_open(struct sdp_listener *l)
 void sdp_listener_name(const struct sdp_listener *l,
 		       struct sockaddr_storage *local)
 {
-	__be16 port = htons(sdp_end_port(&l->service.at));
-
-	if (local->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)local)->sin6_port = port;
-	else
-		((struct sockaddr_in *)local)->sin_port = port;
+	sdp_end_set_port((union sdp_end *)local,
+			 sdp_end_port(&l->service.at));
 }
 
 void sdp_listener_close(struct sdp_listener *l)

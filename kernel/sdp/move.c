@@ -106,21 +106,17 @@ out:
 
 static void connect_tcp(struct sdp_link *link)
 {
-	__be16 port = htons(link->conn.suspend_port);
 	union sdp_end remote = link->seen.remote;
 	int ret;
 
-	if (remote.any.sa_family == AF_INET6) {
-		remote.in6.sin6_port = port;
+	sdp_end_set_port(&remote, link->conn.suspend_port);
+	if (remote.any.sa_family == AF_INET6)
 		remote.in6.sin6_scope_id = link->tcp->sk->sk_bound_dev_if;
-	} else {
-		remote.in.sin_port = port;
-	}
 	ret = kernel_connect(link->tcp, swp_sockaddr_arg(&remote),
 			     sdp_end_len(&remote), O_NONBLOCK);
 	if (ret == -EADDRNOTAVAIL) {
 		/* to the same port, where TCP is not done yet */
-		sdp_link_nudge(link, RETRY_TIME);
+		sdp_link_later(link, RETRY_TIME);
 		return;
 	}
 	if (ret && ret != -EINPROGRESS) {

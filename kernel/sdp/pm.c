@@ -20,6 +20,7 @@
 #define BUDGET	64
 /* Services of one port that are looked at: others may share it */
 #define SCAN_MAX	1024
+
 u64 sdp_pm_now(void)
 {
 	return ktime_to_ms(ktime_get_boottime());
@@ -351,11 +352,8 @@ static int bind_any(struct socket *sock, int family, u16 port)
 {
 	union sdp_end any = {};
 
-	if (family == AF_INET6)
-		any.in6.sin6_port = htons(port);
-	else
-		any.in.sin_port = htons(port);
 	any.any.sa_family = family;
+	sdp_end_set_port(&any, port);
 	return kernel_bind(sock, swp_sockaddr_arg(&any), sdp_end_len(&any));
 }
 
