@@ -194,6 +194,8 @@ static void nudge(struct timer_list *t)
 	link->more = false;
 	if (link->move == SDP_MOVE_BOUND)
 		sdp_link_event(link, SDP_EV_MOVE);
+	if (link->push_due)
+		sdp_link_event(link, SDP_EV_PUMP);
 	if (link->phase == SDP_LINK_UP) {
 		if (sdp_credits_left(&link->conn.credits) < 3)
 			trace_sdp_credit(link, true);

@@ -741,22 +741,27 @@ static bool next(struct sdp_link *link, struct sdp_queue *q, struct sdp_out *out
 	       sdp_conn_next(&link->conn, q, out);
 }
 
+static void nudge_later(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (!timer_pending(&link->nudge))
+		sdp_link_later(link, SDP_NUDGE_TIME);
+}
+
 /* What waits for credit, or for more octets, does so no longer than that. */
 static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 {
 	bool starved;
 
 	lockdep_assert_held(&link->lock);
-	if (link->phase != SDP_LINK_UP || timer_pending(&link->nudge))
+	if (link->phase != SDP_LINK_UP)
 		return;
 	starved = sdp_conn_starved(&link->conn, q);
 	if (!starved && (!q->octets || link->tx_busy || q->partial))
 		return;
-	if (starved)
+	if (starved && !timer_pending(&link->nudge))
 		trace_sdp_credit(link, false);
-	sdp_link_get(link);
-	if (mod_timer(&link->nudge, jiffies + SDP_NUDGE_TIME))
-		sdp_link_put(link);
+	nudge_later(link);
 }
 
 /* True: whoever asks may forget it. */
@@ -771,8 +776,10 @@ static bool left_to_others(struct sdp_link *link)
 	case SDP_PUSH_WAKE:
 		WRITE_ONCE(link->push_due, true);
 		sdp_sock_wake_writers(link->sk);
-		return true;
+		fallthrough;
 	case SDP_PUSH_WOKEN:
+		/* it may get no processor, or wait for the socket's lock */
+		nudge_later(link);
 		return true;
 	case SDP_PUSH_WORK:
 		sdp_link_event(link, SDP_EV_PUMP);

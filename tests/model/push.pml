@@ -12,10 +12,12 @@
  *                handed to the device
  *   queue        blocks that wait to be sent; LARGE of them are too much for softirq
  *   asleep       the process is on the wait queue; woken: and was woken
+ *   stuck        it gets no processor, or another thread has the socket's lock, for as
+ *                long as anything is to be sent
  *
- * BROKEN=1 and 2 are mistakes that the checker has to find: who was woken to send does
- * not do so when a signal makes it go; a process has its last look before it says
- * that it sleeps.
+ * BROKEN=1, 2 and 3 are mistakes that the checker has to find: who was woken to send
+ * does not do so when a signal makes it go; a process has its last look before it says
+ * that it sleeps; no timer is set for who was woken.
  */
 #ifndef BROKEN
 #define BROKEN	0
@@ -49,7 +51,7 @@ byte put, queue, sent, done;	/* blocks: written, waiting, handed over, completed
 byte credit, given;
 byte pump;
 byte pushers, gone;
-bool due, work;
+bool due, work, stuck, timed;
 byte by;
 bool asleep[WRITERS], woken[WRITERS];
 
@@ -80,8 +82,8 @@ inline sdp_pump(softirq, go)
 			};
 			if
 			:: by == P_HERE -> go = true
-			:: by == P_WAKE -> due = true; wake_all()
-			:: by == P_WOKEN
+			:: by == P_WAKE -> due = true; timed = true; wake_all()
+			:: by == P_WOKEN -> timed = true
 			:: by == P_WORK -> work = true
 			fi;
 			by = 0
@@ -144,7 +146,14 @@ proctype writer(byte me)
 			/* a signal */
 			:: i = BLOCKS + 1
 			fi;
-			atomic { pushers--; due = false };
+			if
+			:: skip
+			:: atomic { due && !stuck -> stuck = true };
+				queue == 0;
+				stuck = false
+			fi;
+			/* a timer that ends now does nothing */
+			atomic { pushers--; due = false; timed = false };
 #endif
 			atomic { asleep[me] = false; woken[me] = false };
 #if BROKEN != 1
@@ -159,6 +168,18 @@ proctype writer(byte me)
 		sdp_pump(false, go)
 	}
 over:	atomic { gone++ }
+}
+
+active proctype timer()
+{
+end:	do
+#if BROKEN != 3
+	/* else it is as if it had not ended yet */
+	:: atomic { timed && stuck -> timed = false; work = true }
+#else
+	:: false
+#endif
+	od
 }
 
 /* Completions, which give room, and credit, in any order */

@@ -9,6 +9,7 @@
  *
  * Nothing is lost by that: who sleeps has said so under the link's lock, looks for
  * @due before it sleeps, and sends what there is when it wakes, for whatever reason.
+ * If it does not come to that before a timer ends, the work item does.
  * Pure; tests/model/push.pml has the model checker run it in all interleavings.
  */
 #ifndef SDP_PROTO_PUSH_H
