@@ -167,6 +167,7 @@ struct swp_pd {
 	struct ib_pd base;
 	struct swp_owner *owner;
 	u32 qps;		/* in it; dev->mw_lock */
+	struct swp_mr *dma;	/* all of memory, for the kernel, as long as it exists */
 };
 
 #define to_swp_pd(x)	container_of(x, struct swp_pd, base)

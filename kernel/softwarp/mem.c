@@ -159,18 +159,27 @@ out:
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
 			   u32 len, int access)
 {
-	struct swp_mr *mr = swp_mr_get(qp->dev, sge->lkey);
+	struct swp_mr *mr = to_swp_pd(qp->base.pd)->dma;
 
+	/* what the PD itself has cannot be invalidated, and outlives its QPs */
+	if (!mr || mr->stag != sge->lkey)
+		mr = swp_mr_get(qp->dev, sge->lkey);
 	if (!mr)
 		return ERR_PTR(-EFAULT);
 	/* a window is for peers */
 	if (mr->kind == SWP_MR_WINDOW ||
 	    swp_mr_check(mr, qp, sge->addr + off, len, access) ||
 	    sge->addr + off < sge->addr) {
-		swp_mr_put(mr);
+		swp_sge_put(qp, mr);
 		return ERR_PTR(-EFAULT);
 	}
 	return mr;
+}
+
+void swp_sge_put(const struct swp_qp *qp, struct swp_mr *mr)
+{
+	if (mr != to_swp_pd(qp->base.pd)->dma)
+		swp_mr_put(mr);
 }
 
 /* Gives the region a random STag and makes it visible. */
@@ -249,6 +258,9 @@ struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access)
 		free_mr(mr);
 		return ERR_PTR(ret);
 	}
+	/* the core's own, which it has before anybody has the PD */
+	if (!to_swp_pd(pd)->dma)
+		to_swp_pd(pd)->dma = mr;
 	return &mr->base;
 }
 

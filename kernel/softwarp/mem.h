@@ -130,9 +130,13 @@ int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access);
  */
 int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b);
 
-/* Local access: lkey to region, checked. ERR_PTR(-EFAULT) when not allowed. */
+/*
+ * Local access: lkey to region, checked.  ERR_PTR(-EFAULT) when not allowed; else
+ * the caller gives it back with swp_sge_put().
+ */
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
 			   u32 len, int access);
+void swp_sge_put(const struct swp_qp *qp, struct swp_mr *mr);
 
 /* A QP of the PD is about to be made; it is gone.  Process context. */
 void swp_pd_add_qp(struct ib_pd *pd);

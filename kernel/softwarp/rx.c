@@ -137,7 +137,7 @@ static int place_sges(struct swp_qp *qp, const struct swp_sge *sge, u32 num,
 		if (IS_ERR(mr))
 			return -EFAULT;
 		place(mr, sge[*i].addr + *off, c, n);
-		swp_mr_put(mr);
+		swp_sge_put(qp, mr);
 		*off += n;
 		len -= n;
 	}

@@ -337,7 +337,7 @@ static bool sges_ok(struct swp_qp *qp, int access)
 		mr = swp_sge_get(qp, &sge[i], 0, sge[i].length, access);
 		if (IS_ERR(mr))
 			return false;
-		swp_mr_put(mr);
+		swp_sge_put(qp, mr);
 	}
 	return true;
 }
@@ -852,7 +852,7 @@ static int add_payload(struct swp_qp *qp, u32 n)
 				return -EFAULT;
 			ret = add_payload_mr(qp, mr, sge->addr + tx->sge_off,
 					     part);
-			swp_mr_put(mr);
+			swp_sge_put(qp, mr);
 			if (!ret)
 				return -ENOMEM;
 		}
