@@ -543,7 +543,7 @@ static void llp_state_change(struct swp_llp *llp)
 /* Receiving where the consumer is -------------------------------------------- */
 
 /* From so many octets on the way to another processor pays. */
-#define SWP_RX_MOVE	(16 * 1024)
+#define SWP_RX_MOVE	(32 * 1024)
 /* The socket lock is given back between so many. */
 #define SWP_RX_BURST	(512 * 1024)
 /* That processor may be in other hands, and softirq takes the duty back then; ticks */
