@@ -12,14 +12,20 @@
 #include "trace.h"
 
 /*
- * Kernel consumers may poll in interrupt context, programs never enter the
+ * Kernel consumers that poll by themselves may do so in interrupt context.  The
+ * core polls its queues in softirq or in a work item, programs never enter the
  * kernel to poll, and masking interrupts is dear on some machines.
  */
+static bool no_interrupts(const struct swp_cq *cq)
+{
+	return cq->ring.entry || cq->base.poll_ctx != IB_POLL_DIRECT;
+}
+
 static unsigned long cq_lock(struct swp_cq *cq) __acquires(&cq->lock)
 {
 	unsigned long flags = 0;
 
-	if (cq->ring.entry)
+	if (no_interrupts(cq))
 		spin_lock_bh(&cq->lock);
 	else
 		spin_lock_irqsave(&cq->lock, flags);
@@ -29,7 +35,7 @@ static unsigned long cq_lock(struct swp_cq *cq) __acquires(&cq->lock)
 static void cq_unlock(struct swp_cq *cq, unsigned long flags)
 	__releases(&cq->lock)
 {
-	if (cq->ring.entry)
+	if (no_interrupts(cq))
 		spin_unlock_bh(&cq->lock);
 	else
 		spin_unlock_irqrestore(&cq->lock, flags);
@@ -230,7 +236,7 @@ int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 	if (cq->ring.entry)
 		return -EOPNOTSUPP;
-	spin_lock_irqsave(&cq->lock, flags);
+	flags = cq_lock(cq);
 	while (n < num && cq->cons != cq->prod) {
 		cqe = swp_ring_slot(&cq->ring, cq->cons);
 		cq->cons++;
@@ -257,7 +263,7 @@ int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 		wc++;
 		n++;
 	}
-	spin_unlock_irqrestore(&cq->lock, flags);
+	cq_unlock(cq, flags);
 	return n;
 }
 

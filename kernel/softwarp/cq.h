@@ -18,7 +18,7 @@ struct swp_cq {
 	struct mutex resize_mutex;	/* outside lock: serialises resizing */
 	struct swp_ring ring;
 	u32 id;
-	spinlock_t lock;	/* protects all below; irq safe, innermost */
+	spinlock_t lock;	/* protects all below; innermost, see cq_lock() */
 	u32 prod;
 	u32 cons;		/* kernel consumers: ours; user: see ring */
 	u32 arm;		/* kernel consumers: enum swp_arm */
