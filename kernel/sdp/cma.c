@@ -472,8 +472,10 @@ static int answer(struct sdp_link *link)
 	rdma_lock_handler(link->cm_id);
 	ret = rdma_accept(link->cm_id, &param);
 	rdma_unlock_handler(link->cm_id);
+	local_bh_disable();
 	if (!ret)
 		sdp_count_sent(link->seen.net, &ack);
+	local_bh_enable();
 	trace_sdp_setup(link, SDP_STEP_ACK_SENT, ret);
 	return ret;
 }

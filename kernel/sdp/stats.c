@@ -88,6 +88,15 @@ void sdp_count_more(const struct net *net, u32 stat, u32 more)
 	this_cpu_add(sdp_net(net)->stats->count[stat], more);
 }
 
+/*
+ * For counters of messages, which are counted with softirqs off and nowhere in
+ * interrupts: then nobody comes between reading and writing one.
+ */
+static void count_here(const struct net *net, u32 stat, u32 more)
+{
+	__this_cpu_add(sdp_net(net)->stats->count[stat], more);
+}
+
 static bool is_update(const struct sdp_msg *msg)
 {
 	return msg->mid == SDP_MID_DATA && !msg->payload;
@@ -95,22 +104,22 @@ static bool is_update(const struct sdp_msg *msg)
 
 void sdp_count_received(const struct net *net, const struct sdp_msg *msg)
 {
-	sdp_count(net, SDP_STAT_MESSAGES_RECEIVED);
-	sdp_count_more(net, SDP_STAT_OCTETS_RECEIVED, msg->payload);
+	count_here(net, SDP_STAT_MESSAGES_RECEIVED, 1);
+	count_here(net, SDP_STAT_OCTETS_RECEIVED, msg->payload);
 	if (is_update(msg))
-		sdp_count(net, SDP_STAT_UPDATES_RECEIVED);
+		count_here(net, SDP_STAT_UPDATES_RECEIVED, 1);
 	if (msg->mid == SDP_MID_ABORT_CONN)
-		sdp_count(net, SDP_STAT_ABORTS_RECEIVED);
+		count_here(net, SDP_STAT_ABORTS_RECEIVED, 1);
 }
 
 void sdp_count_sent(const struct net *net, const struct sdp_msg *msg)
 {
-	sdp_count(net, SDP_STAT_MESSAGES_SENT);
-	sdp_count_more(net, SDP_STAT_OCTETS_SENT, msg->payload);
+	count_here(net, SDP_STAT_MESSAGES_SENT, 1);
+	count_here(net, SDP_STAT_OCTETS_SENT, msg->payload);
 	if (is_update(msg))
-		sdp_count(net, SDP_STAT_UPDATES_SENT);
+		count_here(net, SDP_STAT_UPDATES_SENT, 1);
 	if (msg->mid == SDP_MID_ABORT_CONN)
-		sdp_count(net, SDP_STAT_ABORTS_SENT);
+		count_here(net, SDP_STAT_ABORTS_SENT, 1);
 }
 
 /* Showing ----------------------------------------------------------------------- */

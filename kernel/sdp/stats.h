@@ -76,7 +76,7 @@ static inline void sdp_count_fault(const struct net *net, enum sdp_fault fault)
 	sdp_count_more(net, SDP_STAT_FAULTS + fault, 1);
 }
 
-/* A message that has come or is to go */
+/* A message that has come or is to go; softirqs off */
 void sdp_count_received(const struct net *net, const struct sdp_msg *msg);
 void sdp_count_sent(const struct net *net, const struct sdp_msg *msg);
 
