@@ -578,6 +578,7 @@ static int tcp_create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 	if (IS_ERR(qp))
 		return PTR_ERR(qp) == -ENOMEM ? -ENOBUFS : PTR_ERR(qp);
 	link->qp = qp;
+	link->tx_inline = attr->cap.max_inline_data >= SDP_TX_INLINE;
 	/* programs share the device with what the kernel does over it */
 	return link->dev->api->owned_by(qp, link->seen.uid) ? -ENOBUFS : 0;
 }
@@ -590,6 +591,8 @@ int sdp_link_make_qp(struct sdp_link *link)
 			.max_send_wr = SDP_TX_SLOTS + 1,
 			.max_recv_wr = SDP_RX_BUFS + 1,
 			.max_recv_sge = 1,
+			.max_inline_data = link->ops == &sdp_carrier_tcp ?
+					   SDP_TX_INLINE : 0,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,

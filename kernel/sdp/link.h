@@ -46,6 +46,13 @@
 #define SDP_LINK_COST	(SDP_RX_FIRST_BUFS * SDP_RX_FIRST_SIZE)
 /* Messages that the device has at a time */
 #define SDP_TX_SLOTS	16
+/*
+ * Of so many small ones in a row the device does not tell that they have left, and
+ * they cost half as much.  They are copied, so that nothing waits to be given back.
+ */
+#define SDP_TX_QUIET	7
+/* With their headers; what a request to the device has room for anyway */
+#define SDP_TX_INLINE	160
 /* Pieces of memory that one message is put together from */
 #define SDP_TX_PIECES	9
 /* Pieces that wait to be sent; a power of two */
@@ -127,6 +134,7 @@ struct sdp_tx {
 	u8 mid;
 	u8 pieces;
 	u8 hdr_len;
+	u8 covers;			/* slots that are free when it has left */
 	u32 payload;
 	u64 hdr_dma;
 	u64 dma[SDP_TX_PIECES];
@@ -198,6 +206,8 @@ struct sdp_link {
 	u16 urgents;			/* sends of MSG_OOB that have not ended */
 	u16 tx_next, tx_busy;		/* slots, in a circle */
 	u16 tx_large;			/* of these, with large messages */
+	u16 tx_quiet;			/* of these, the last ones; nobody tells of them */
+	bool tx_inline;			/* the device can do such */
 	bool fin_waits;			/* until the device has none */
 	u8 pump;			/* enum sdp_pump */
 	u32 pushers;			/* processes that sleep in send(); see ... */

@@ -2,6 +2,7 @@
 /*
  * Messages on their way between a link's queue pair and its socket, see link.h.
  */
+#include <linux/highmem.h>
 #include <linux/slab.h>
 #include <net/sock.h>
 
@@ -659,10 +660,25 @@ static int map(struct sdp_link *link, struct sdp_tx *tx, struct ib_sge *sge)
 	return 0;
 }
 
+/*
+ * Will nobody tell that it has left?  Until one comes of which that is told its
+ * octets may be the program's charge: few, and none that somebody waits for.
+ */
+static bool is_quiet(const struct sdp_link *link, const struct sdp_out *out)
+{
+	BUILD_BUG_ON(SDP_TX_QUIET * SDP_TX_INLINE > SOCK_MIN_SNDBUF / 3);
+	BUILD_BUG_ON(SDP_TX_QUIET >= SDP_TX_SLOTS);
+	return link->tx_inline && link->tx_quiet < SDP_TX_QUIET &&
+	       out->msg.mid == SDP_MID_DATA && !out->invalidate &&
+	       out->msg.payload <= SDP_TX_INLINE - SDP_BSDH_LEN &&
+	       link->conn.state == SDP_OPEN && !link->orphan && !link->pushers;
+}
+
 /* A slot, and the octets that the message has.  Under link->lock. */
 static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 {
 	struct sdp_tx *tx = &link->tx[link->tx_next];
+	bool quiet = is_quiet(link, out);
 
 	lockdep_assert_held(&link->lock);
 	sdp_link_stated(link);
@@ -675,7 +691,41 @@ static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 	link->tx_next = (link->tx_next + 1) % SDP_TX_SLOTS;
 	link->tx_busy++;
 	link->tx_large += is_large(tx);
+	tx->covers = quiet ? 0 : link->tx_quiet + 1;
+	link->tx_quiet = quiet ? link->tx_quiet + 1 : 0;
 	return tx;
+}
+
+/* A small one, whose completion would be one of a queue that is flushed. */
+static int hand_over_quietly(struct sdp_link *link, struct sdp_tx *tx,
+			     const struct sdp_out *out)
+{
+	u8 octets[SDP_TX_INLINE];
+	struct ib_sge sge = { .addr = (uintptr_t)octets };
+	struct ib_send_wr wr = {
+		.wr_cqe = &tx->cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_INLINE |
+			      (out->solicited ? IB_SEND_SOLICITED : 0),
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	u32 payload = tx->payload;
+	u8 i;
+
+	memcpy(octets, tx->hdr, tx->hdr_len);
+	sge.length = tx->hdr_len;
+	for (i = 0; i < tx->pieces; i++) {
+		struct sdp_piece *p = &tx->piece[i];
+
+		memcpy_from_page(octets + sge.length, p->page, p->off, p->len);
+		sge.length += p->len;
+		put_page(p->page);
+	}
+	tx->pieces = 0;
+	tx->payload = 0;
+	atomic_add(payload, &link->tx_done);
+	return ib_post_send(link->qp, &wr, NULL);
 }
 
 /* To the device, which may transmit it right away */
@@ -699,6 +749,8 @@ static int hand_over(struct sdp_link *link, struct sdp_tx *tx,
 	};
 	int ret;
 
+	if (!tx->covers)
+		return hand_over_quietly(link, tx, out);
 	ib_dma_sync_single_for_device(link->dev->ib, tx->hdr_dma, SDP_HDR_MAX,
 				      DMA_TO_DEVICE);
 	ret = map(link, tx, sge + 1);
@@ -707,18 +759,23 @@ static int hand_over(struct sdp_link *link, struct sdp_tx *tx,
 	if (ret) {
 		unmap(link, tx);
 		atomic_add(tx->payload, &link->tx_done);
-		return ret;
 	}
-	sdp_count_sent(link->seen.net, &out->msg);
-	return 0;
+	return ret;
+}
+
+/* It has left, or the link is over. */
+static void handed_over(struct sdp_link *link, const struct sdp_out *out, int ret)
+{
+	lockdep_assert_held(&link->lock);
+	if (ret)
+		sdp_link_down(link, -ret);
+	else
+		sdp_count_sent(link->seen.net, &out->msg);
 }
 
 void sdp_link_send(struct sdp_link *link, const struct sdp_out *out)
 {
-	int ret = hand_over(link, prepare(link, out), out);
-
-	if (ret)
-		sdp_link_down(link, -ret);
+	handed_over(link, out, hand_over(link, prepare(link, out), out));
 }
 
 /* Messages without a pause; then the work item has its turn. */
@@ -757,7 +814,9 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 	if (link->phase != SDP_LINK_UP)
 		return;
 	starved = sdp_conn_starved(&link->conn, q);
-	if (!starved && (!q->octets || link->tx_busy || q->partial))
+	/* what has left goes on when that is told */
+	if (!starved && (!q->octets || link->tx_busy > link->tx_quiet ||
+			 q->partial))
 		return;
 	if (starved && !timer_pending(&link->nudge))
 		trace_sdp_credit(link, false);
@@ -834,8 +893,7 @@ void sdp_link_pump(struct sdp_link *link)
 			spin_unlock(&link->lock);
 			ret = hand_over(link, tx, &out);
 			spin_lock(&link->lock);
-			if (ret)
-				sdp_link_down(link, -ret);
+			handed_over(link, &out, ret);
 		}
 	} while (left && link->pump == SDP_PUMP_AGAIN);
 	link->pump = SDP_PUMP_IDLE;
@@ -864,6 +922,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	/* the slot may be another message's as soon as it is free */
 	u32 payload = tx->payload;
 	bool large = is_large(tx);
+	u8 covers = tx->covers;
 	u8 mid = tx->mid;
 	struct sock *sk;
 
@@ -876,7 +935,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 		return;
 	}
 	spin_lock_bh(&link->lock);
-	link->tx_busy--;
+	link->tx_busy -= covers;
 	if (link->fin_waits && !link->tx_busy)
 		sdp_link_event(link, SDP_EV_FIN);
 	link->tx_large -= large;
@@ -1019,6 +1078,7 @@ void sdp_link_keep(struct sdp_link *link)
 	link->tx_next = 0;
 	link->tx_busy = 0;
 	link->tx_large = 0;
+	link->tx_quiet = 0;
 	spin_unlock_bh(&link->lock);
 	kfree(old);
 	free_rooms(spare);
