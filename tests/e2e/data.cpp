@@ -348,9 +348,9 @@ TEST(Memory, SubRange) {
             Mr to = register_memory(pair.s().pd(), at_server.at(offset), length);
             ibv_sge sge{at_client.addr(offset), static_cast<uint32_t>(length), from->lkey};
             pair.c().write(1, {sge}, at_server.addr(offset), to->rkey);
+            expect_success(pair.c().scq(), 1, IBV_WC_RDMA_WRITE);
             /* The read behind it returns what the write left. */
             std::fill_n(at_client.at(offset), length, kOther);
-            expect_success(pair.c().scq(), 1, IBV_WC_RDMA_WRITE);
             pair.c().read(2, {sge}, at_server.addr(offset), to->rkey);
             expect_success(pair.c().scq(), 2, IBV_WC_RDMA_READ, static_cast<int64_t>(length));
             expect_pattern(at_server.at(offset), length, offset + length, 0, "written");
