@@ -33,6 +33,15 @@ struct swp_cq {
 
 #define to_swp_cq(x)	container_of(x, struct swp_cq, base)
 
+/*
+ * Made by ib_alloc_cq(), and polled by the core, in softirq or in a work item?
+ * One of ib_create_cq() has no poll_ctx, which is the number for softirq.
+ */
+static inline bool swp_cq_is_cores(const struct swp_cq *cq)
+{
+	return cq->base.wc && cq->base.poll_ctx != IB_POLL_DIRECT;
+}
+
 /* The engines: any context */
 enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);

@@ -1007,8 +1007,7 @@ static bool run_here(struct swp_qp *qp)
  */
 static bool has_core_cqs(const struct swp_qp *qp)
 {
-	return qp->scq->base.poll_ctx != IB_POLL_DIRECT &&
-	       qp->rcq->base.poll_ctx != IB_POLL_DIRECT;
+	return swp_cq_is_cores(qp->scq) && swp_cq_is_cores(qp->rcq);
 }
 
 void swp_qp_posted(struct swp_qp *qp, u64 octets)

@@ -41,6 +41,8 @@ struct end {
 	int status;
 	atomic_t limits;		/* SRQ_LIMIT_REACHED */
 	bool drained;
+	const struct task_struct *posts;	/* it is in ib_post_send() */
+	atomic_t nested;		/* events that were raised there */
 };
 
 struct pair {
@@ -54,6 +56,7 @@ struct pair {
 struct kind {
 	enum ib_poll_context poll;
 	bool srq;
+	bool own;			/* the CQ is ib_create_cq()'s */
 };
 
 /* A request and what became of it */
@@ -152,6 +155,32 @@ static int on_listener(struct rdma_cm_id *id, struct rdma_cm_event *ev)
 	return 0;
 }
 
+/* A consumer's own handler, which polls where it is called */
+static void on_completion(struct ib_cq *cq, void *context)
+{
+	struct end *e = context;
+	struct ib_wc wc;
+
+	if (READ_ONCE(e->posts) == current && !in_serving_softirq())
+		atomic_inc(&e->nested);
+	do {
+		while (ib_poll_cq(cq, 1, &wc) > 0)
+			wc.wr_cqe->done(cq, &wc);
+	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				      IB_CQ_REPORT_MISSED_EVENTS) > 0);
+}
+
+static struct ib_cq *own_cq(struct end *e)
+{
+	struct ib_cq_init_attr attr = { .cqe = 4 * DEPTH };
+	struct ib_cq *cq = ib_create_cq(e->id->device, on_completion, NULL, e,
+					&attr);
+
+	if (!IS_ERR(cq))
+		ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
+	return cq;
+}
+
 static void on_srq(struct ib_event *ev, void *context)
 {
 	struct end *e = context;
@@ -192,7 +221,8 @@ static int end_make(struct end *e, const struct kind *kind)
 	e->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(e->pd))
 		return PTR_ERR(e->pd);
-	e->cq = ib_alloc_cq(dev, e, 4 * DEPTH, 0, kind->poll);
+	e->cq = kind->own ? own_cq(e) :
+			    ib_alloc_cq(dev, e, 4 * DEPTH, 0, kind->poll);
 	if (IS_ERR(e->cq))
 		return PTR_ERR(e->cq);
 	if (kind->srq) {
@@ -229,8 +259,10 @@ static void end_drop(struct end *e)
 		rdma_destroy_id(e->id);
 	if (!IS_ERR_OR_NULL(e->srq))
 		ib_destroy_srq(e->srq);
-	if (!IS_ERR_OR_NULL(e->cq))
+	if (!IS_ERR_OR_NULL(e->cq) && e->cq->wc)
 		ib_free_cq(e->cq);
+	else if (!IS_ERR_OR_NULL(e->cq))
+		ib_destroy_cq(e->cq);
 	if (!IS_ERR_OR_NULL(e->pd))
 		ib_dealloc_pd(e->pd);
 }
@@ -500,7 +532,12 @@ static int post_send(struct end *e, struct ib_sge *sge, u32 inv, int flags,
 		.ex.invalidate_rkey = inv,
 	};
 
-	return ib_post_send(e->qp, &wr, NULL);
+	int ret;
+
+	WRITE_ONCE(e->posts, current);
+	ret = ib_post_send(e->qp, &wr, NULL);
+	WRITE_ONCE(e->posts, NULL);
+	return ret;
 }
 
 static int local_inv(struct mem *m, u32 key)
@@ -711,9 +748,9 @@ static void bad_posts(struct kunit *test)
 }
 
 /* Sends of many sizes, inline ones among them, in order. */
-static void sends(struct kunit *test, enum ib_poll_context poll, bool srq)
+static void sends(struct kunit *test, struct kind kind)
 {
-	struct pair *p = pair_make(test, (struct kind){ poll, srq });
+	struct pair *p = pair_make(test, kind);
 	static const u32 sizes[] = { 0, 1, 17, 256, 1460, 4096, 16384 };
 	u8 *from = kmalloc(16384, GFP_KERNEL), *to = kmalloc(16384, GFP_KERNEL);
 	struct req s, r;
@@ -740,6 +777,8 @@ static void sends(struct kunit *test, enum ib_poll_context poll, bool srq)
 				break;
 		KUNIT_EXPECT_EQ(test, i, 16384);
 	}
+	/* it may hold the lock that its handler takes: core_locking.rst */
+	KUNIT_EXPECT_EQ(test, atomic_read(&p->a.nested), 0);
 	pair_drop(p);
 	kfree(from);
 	kfree(to);
@@ -747,22 +786,27 @@ static void sends(struct kunit *test, enum ib_poll_context poll, bool srq)
 
 static void sends_softirq(struct kunit *test)
 {
-	sends(test, IB_POLL_SOFTIRQ, false);
+	sends(test, (struct kind){ IB_POLL_SOFTIRQ });
 }
 
 static void sends_workqueue(struct kunit *test)
 {
-	sends(test, IB_POLL_WORKQUEUE, false);
+	sends(test, (struct kind){ IB_POLL_WORKQUEUE });
 }
 
 static void sends_direct(struct kunit *test)
 {
-	sends(test, IB_POLL_DIRECT, false);
+	sends(test, (struct kind){ IB_POLL_DIRECT });
 }
 
 static void sends_shared(struct kunit *test)
 {
-	sends(test, IB_POLL_SOFTIRQ, true);
+	sends(test, (struct kind){ IB_POLL_SOFTIRQ, .srq = true });
+}
+
+static void sends_own(struct kunit *test)
+{
+	sends(test, (struct kind){ .own = true });
 }
 
 /* Events come late and for several completions at once, but they come. */
@@ -1235,6 +1279,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(sends_workqueue),
 	KUNIT_CASE(sends_direct),
 	KUNIT_CASE(sends_shared),
+	KUNIT_CASE(sends_own),
 	KUNIT_CASE(moderated),
 	KUNIT_CASE(shared_limit),
 	KUNIT_CASE(shared_resize),
