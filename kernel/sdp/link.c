@@ -816,6 +816,8 @@ static void tcp_close_stream(struct sdp_link *link)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
 
+	/* our DisConn may be on its way to the device, which would refuse it then */
+	sdp_link_quiesce(link);
 	if (link->qp && ib_modify_qp(link->qp, &attr, IB_QP_STATE))
 		sdp_link_abort(link, link->error);
 }

@@ -362,8 +362,8 @@ void sdp_link_use_next(struct sdp_link *link);
 void sdp_link_hook(struct sdp_link *link);
 
 /*
- * Behind SDP_LINK_DOWN, or on a move: wait until nothing more is handed over.
- * Process context.
+ * Wait until what was said is handed over; behind SDP_LINK_DOWN and on a move
+ * nothing more follows.  Process context.
  */
 void sdp_link_quiesce(struct sdp_link *link);
 

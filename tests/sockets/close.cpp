@@ -225,10 +225,12 @@ TEST_P(Close, Crossing) {
             ::shutdown(p.there.get(), SHUT_WR);
             char c;
             there = ::recv(p.there.get(), &c, 1, 0);
+            if (there < 0)
+                there = -errno;
         });
         ::shutdown(p.here.get(), SHUT_WR);
         char c;
-        EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
+        EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0) << errno;
         other.join();
         EXPECT_EQ(there, 0);
     }
