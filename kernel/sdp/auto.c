@@ -117,9 +117,11 @@ void sdp_attempt_failed(struct sdp_attempt *a, int error)
 static int by_tcp(struct sdp_attempt *a, u8 reason)
 {
 	a->state = SDP_ATTEMPT_OVER;
-	/* the program may have asked for its name, and others told of it */
 	if (a->carrier)
-		sdp_sock_take_port(a->sk, a->carrier->sk);
+		a->port = inet_sk(a->carrier->sk)->inet_num;
+	/* the program may have asked for its name, and others told of it */
+	if (a->port)
+		sdp_sock_take_port(a->sk, a->port);
 	close_all(a);
 	return sdp_sock_by_tcp(a->sk, &a->to, a->to_len, reason);
 }
@@ -143,6 +145,18 @@ static void to_family_of(const struct sdp_attempt *a, union sdp_end *to)
 	};
 }
 
+static struct socket *new_carrier(struct sdp_attempt *a)
+{
+	struct socket *carrier = sdp_sock_carrier(a->sk);
+
+	if (IS_ERR(carrier) || !a->port)
+		return carrier;
+	lock_sock(carrier->sk);
+	sdp_sock_take_port(carrier->sk, a->port);
+	release_sock(carrier->sk);
+	return carrier;
+}
+
 static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
 {
 	struct socket *carrier = a->carrier;
@@ -151,7 +165,7 @@ static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
 	a->carrier = NULL;
 	close_udp(a);
 	if (!carrier)
-		carrier = sdp_sock_carrier(a->sk);
+		carrier = new_carrier(a);
 	ret = PTR_ERR_OR_ZERO(carrier);
 	if (!ret) {
 		a->state = SDP_ATTEMPT_LINKED;
@@ -336,7 +350,7 @@ static int open_carrier(struct sdp_attempt *a)
 {
 	int ret;
 
-	a->carrier = sdp_sock_carrier(a->sk);
+	a->carrier = new_carrier(a);
 	if (IS_ERR(a->carrier)) {
 		ret = PTR_ERR(a->carrier);
 		a->carrier = NULL;
@@ -373,11 +387,30 @@ static bool has_device(const struct sdp_attempt *a)
 	return dev;
 }
 
+/* By what is known of the service, else the port mapper is asked. */
+static int look_up(struct sdp_attempt *a)
+{
+	enum sdp_pm_known known;
+	union sdp_end where;
+
+	known = sdp_pm_lookup(pm_of(a), &a->asked, &where);
+	if (known != SDP_PM_UNKNOWN)
+		sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
+	if (known == SDP_PM_BY_SDP) {
+		a->remembered = where;
+		return by_sdp(a, &where);
+	}
+	if (known != SDP_PM_UNKNOWN)
+		return by_tcp(a, reason_of(known));
+	if (!sdp_pm_prepare(pm_of(a)))
+		return -ENOMEM;
+	return ask(a);
+}
+
 static int decide(struct sdp_attempt *a)
 {
 	struct sdp_pm_msg *asked = &a->asked;
-	enum sdp_pm_known known;
-	union sdp_end own, where;
+	union sdp_end own;
 
 	/* what has no route has none for TCP either, which tells */
 	if (open_udp(a) || !has_device(a))
@@ -387,16 +420,7 @@ static int decide(struct sdp_attempt *a)
 	asked->ap_port = sdp_end_port(&a->to);
 	if (sdp_pm_addr(asked->cp_addr, &own) != asked->version)
 		return by_tcp(a, SDP_INFO_REASON_NO_DEVICE);
-	known = sdp_pm_lookup(pm_of(a), asked, &where);
-	if (known != SDP_PM_UNKNOWN)
-		sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
-	if (known == SDP_PM_BY_SDP)
-		return by_sdp(a, &where);
-	if (known != SDP_PM_UNKNOWN)
-		return by_tcp(a, reason_of(known));
-	if (!sdp_pm_prepare(pm_of(a)))
-		return -ENOMEM;
-	return ask(a);
+	return look_up(a);
 }
 
 /* What TCP would not take as an address is left to it to refuse. */
@@ -444,12 +468,30 @@ bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name)
 
 /* Later ----------------------------------------------------------------------------- */
 
+/*
+ * The service may have been started anew since that answer, and be had elsewhere;
+ * others may have been told already.  What comes of it is the last that is tried.
+ */
+static int look_up_again(struct sdp_attempt *a)
+{
+	sdp_count(sock_net(a->sk), SDP_STAT_PM_STALE);
+	sdp_pm_forget(pm_of(a), &a->asked, &a->remembered);
+	a->again = true;
+	WRITE_ONCE(a->failed, false);
+	a->state = SDP_ATTEMPT_ASKING;
+	if (open_udp(a))
+		return by_tcp(a, SDP_INFO_REASON_NO_DEVICE);
+	return look_up(a);
+}
+
 /* A reset where SDP was promised is a denial (section 7.5.1). */
 static int link_failed(struct sdp_attempt *a)
 {
 	bool refused = READ_ONCE(a->error) == ECONNREFUSED;
 
-	sdp_sock_unlink(a->sk);
+	a->port = sdp_sock_unlink(a->sk);
+	if (!a->again && sdp_end_port(&a->remembered))
+		return look_up_again(a);
 	sdp_pm_denied(pm_of(a), &a->asked);
 	return by_tcp(a, refused ? SDP_INFO_REASON_REFUSED :
 				   SDP_INFO_REASON_SETUP);

@@ -4,9 +4,11 @@
  *
  *            the peer's port mapper accepts
  *   ASKING --------------------------------> LINKED ----> connected by SDP
- *     |  denies, does not answer               |
- *     |                                        | ended before it was up
+ *     |  ^                                     |
+ *     |  `-------------------------------------+ ended before it was up
+ *     |    an answer of before was taken       |
  *     `----------------> TCP <-----------------'
+ *       denies, does not answer
  *
  * The first step is taken by connect() itself, and the others by a work item with
  * the socket locked.  What is known already, from the cache or because there is no
@@ -43,6 +45,10 @@ struct sdp_attempt {
 	struct socket *carrier;		/* bound to the port that was said there */
 	struct sdp_pm_msg asked;	/* what is looked up in the cache */
 	struct sdp_query query;
+	/* where to, by an answer of before that is tried first; no port: none */
+	union sdp_end remembered;
+	u16 port;			/* of ours, if there was one to be told of */
+	bool again;			/* that was in vain */
 	bool failed;			/* the link has, any context */
 	int error;			/* of it */
 };

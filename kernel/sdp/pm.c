@@ -552,6 +552,23 @@ void sdp_pm_silent(struct sdp_pm *pm, const struct sdp_pm_msg *asked)
 	keep(pm, &host, NULL, 0, sdp_tunable(pm->net, SDP_PM_SILENT_TIME));
 }
 
+void sdp_pm_forget(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
+		   const union sdp_end *where)
+{
+	const struct sdp_pm_entry *e;
+	union sdp_end known;
+
+	spin_lock_bh(&pm->lock);
+	e = pm->cache.entries ? find(pm, asked) : NULL;
+	if (e && e->sdp) {
+		sdp_pm_end(&known, e->version, e->addr, e->port);
+		if (!memcmp(&known, where, sizeof(known)))
+			sdp_pm_cache_drop(&pm->cache, asked,
+					  hash_asked(pm, asked));
+	}
+	spin_unlock_bh(&pm->lock);
+}
+
 /* Life ------------------------------------------------------------------------------ */
 
 void sdp_pm_init(struct sdp_pm *pm, struct net *net)

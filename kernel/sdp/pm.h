@@ -94,6 +94,9 @@ void sdp_pm_accepted(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 		     const struct sdp_pm_msg *ack, u8 time);
 void sdp_pm_denied(struct sdp_pm *pm, const struct sdp_pm_msg *asked);
 void sdp_pm_silent(struct sdp_pm *pm, const struct sdp_pm_msg *asked);
+/* It is not there any more, if nothing newer is known */
+void sdp_pm_forget(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
+		   const union sdp_end *where);
 
 /* For a question: room for its answer in the cache; false: no memory */
 bool sdp_pm_prepare(struct sdp_pm *pm);

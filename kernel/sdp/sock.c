@@ -545,14 +545,14 @@ int sdp_sock_any_port(struct sock *sk)
 	return 0;
 }
 
-void sdp_sock_take_port(struct sock *sk, const struct sock *from)
+void sdp_sock_take_port(struct sock *sk, u16 port)
 {
 	u8 reuse = sk->sk_reuse;
 
 	sock_owned_by_me(sk);
-	if (inet_sk(sk)->inet_num || !inet_sk(from)->inet_num)
+	if (inet_sk(sk)->inet_num)
 		return;
-	share_port(sk, inet_sk(from)->inet_num);
+	share_port(sk, port);
 	sk->sk_reuse = reuse;
 }
 
@@ -659,15 +659,18 @@ void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a)
 	sdp_attempt_put(old);
 }
 
-void sdp_sock_unlink(struct sock *sk)
+u16 sdp_sock_unlink(struct sock *sk)
 {
 	struct sdp_link *link = link_of(sk);
+	u16 port;
 
 	if (!link)
-		return;
+		return 0;
+	port = sdp_end_port((union sdp_end *)&link->local);
 	sdp_link_reset(link);
 	detach(sk);
 	sdp_link_put(link);
+	return port;
 }
 
 void sdp_sock_decided(struct sock *sk, int error)

@@ -76,13 +76,13 @@ struct socket *sdp_sock_carrier(struct sock *sk);
 int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		    const union sdp_end *to, int len, struct sdp_attempt *a);
 int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason);
-/* A port for a socket that has none: 0 or an errno; the one of another socket */
+/* A port for a socket that has none: 0 or an errno; one that another socket has */
 int sdp_sock_any_port(struct sock *sk);
-void sdp_sock_take_port(struct sock *sk, const struct sock *from);
+void sdp_sock_take_port(struct sock *sk, u16 port);
 /* What is attempted; the last one is over, with NULL */
 void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a);
-/* Its link is of no use any more. */
-void sdp_sock_unlink(struct sock *sk);
+/* Its link is of no use any more; the port of it */
+u16 sdp_sock_unlink(struct sock *sk);
 /* By whatever, or not at all with a negative errno: who waits is told. */
 void sdp_sock_decided(struct sock *sk, int error);
 

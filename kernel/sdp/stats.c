@@ -44,6 +44,7 @@ static const char *const names[SDP_STAT_FELL_BACK] = {
 	[SDP_STAT_PM_UNREACHABLE] = "pm_unreachable",
 	[SDP_STAT_PM_SILENT] = "pm_silent",
 	[SDP_STAT_PM_CACHED] = "pm_cached",
+	[SDP_STAT_PM_STALE] = "pm_stale",
 };
 
 static const char *const reasons[SDP_REASONS] = {

@@ -304,15 +304,13 @@ TEST_P(Auto, AnotherPort) {
     EXPECT_TRUE(client.receive());
 }
 
-/* What was promised is no more: a reset there is a denial, and TCP has its turn. */
-TEST_P(Auto, AnswerIsStale) {
-    Fd listener = auto_listener();
-    uint16_t port = name_of(listener).port();
-    Fd first = make_auto();
-    ASSERT_EQ(connect_to(first, name_of(listener)), 0);
-    first.reset();
-    listener.reset();
-    listener = tcp_listener(port);
+/* PM-44: a reset where SDP was promised is a denial, and TCP has its turn. */
+TEST_P(Auto, Refused) {
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    Fd listener = tcp_listener();
+    Fd silent = plain();
+    ASSERT_EQ(bind_to(silent, loopback()), 0);
+    mapper.answer(name_of(silent).port());
     Fd here = make_auto();
     ASSERT_EQ(connect_to(here, name_of(listener)), 0);
     expect_tcp(here, SDP_INFO_REASON_REFUSED);
@@ -321,6 +319,67 @@ TEST_P(Auto, AnswerIsStale) {
     Fd next = make_auto();
     ASSERT_EQ(connect_to(next, name_of(listener)), 0);
     expect_tcp(next, SDP_INFO_REASON_DENIED);
+}
+
+/* An answer of before does not hold any more: it is asked anew. */
+TEST_P(Auto, AnswerIsStale) {
+    Fd other = auto_listener();
+    Fd listener = auto_listener();
+    uint16_t port = name_of(listener).port();
+    Fd first = make_auto();
+    ASSERT_EQ(connect_to(first, name_of(listener)), 0);
+    first.reset();
+    listener.reset();
+    Counters before = counters();
+    listener = auto_listener(port);
+    Fd here = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(here, name_of(listener)), EINPROGRESS);
+    uint16_t told = name_of(here).port();
+    ASSERT_EQ(events(here, POLLOUT, 10000), POLLOUT);
+    set_nonblocking(here, false);
+    Fd there = accepted(listener);
+    expect_sdp(here);
+    EXPECT_EQ(name_of(here).port(), told);
+    EXPECT_EQ(peer_of(there).port(), told);
+    EXPECT_TRUE(echoes(here, there));
+    expect_more(before, "pm_stale", 1);
+    expect_more(before, "pm_requests_sent", 1);
+    /* and then it is there by TCP alone */
+    here.reset();
+    there.reset();
+    listener.reset();
+    listener = tcp_listener(port);
+    here = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(here, name_of(listener)), EINPROGRESS);
+    told = name_of(here).port();
+    ASSERT_EQ(events(here, POLLOUT, 10000), POLLOUT);
+    set_nonblocking(here, false);
+    there = accepted(listener);
+    expect_tcp(here, SDP_INFO_REASON_DENIED);
+    EXPECT_EQ(peer_of(there).port(), told);
+    EXPECT_TRUE(echoes(here, there));
+    expect_more(before, "pm_stale", 2);
+    expect_more(before, "pm_denied", 1);
+}
+
+/* A service is started again, and many of its clients come at once. */
+TEST_P(Auto, ManyWithAStaleAnswer) {
+    Fd listener = auto_listener();
+    uint16_t port = name_of(listener).port();
+    Fd first = make_auto();
+    ASSERT_EQ(connect_to(first, name_of(listener)), 0);
+    first.reset();
+    listener.reset();
+    listener = auto_listener(port);
+    std::vector<Fd> clients;
+    for (int i = 0; i < 12; i++) {
+        clients.push_back(make_auto(SOCK_NONBLOCK));
+        ASSERT_EQ(connect_to(clients.back(), name_of(listener)), EINPROGRESS);
+    }
+    for (const Fd &client : clients) {
+        ASSERT_EQ(events(client, POLLOUT, 10000), POLLOUT);
+        expect_sdp(client);
+    }
 }
 
 /* Who answers and then does not do SDP */
