@@ -398,7 +398,6 @@ static void work(struct work_struct *work)
 	sdp_listener_put(l);
 }
 
-/* A port at the program's address, with which peers that know it do SDP */
 static struct socket *make_port(struct sock *sk)
 {
 	struct socket *sock;
@@ -420,6 +419,26 @@ static struct socket *make_port(struct sock *sk)
 	if (ret) {
 		sock_release(sock);
 		return ERR_PTR(ret);
+	}
+	return sock;
+}
+
+/* They are chosen at random, and few of them rest. */
+#define PORT_TRIES	8
+
+/* A port at the program's address, with which peers that know it do SDP */
+static struct socket *new_port(struct sdp_pm *pm, struct sock *sk)
+{
+	struct socket *sock = NULL;
+	int i;
+
+	for (i = 0; i < PORT_TRIES; i++) {
+		if (sock)
+			sock_release(sock);
+		sock = make_port(sk);
+		if (IS_ERR(sock) ||
+		    !sdp_pm_rests(pm, inet_sk(sock->sk)->inet_num))
+			break;
 	}
 	return sock;
 }
@@ -465,7 +484,7 @@ struct sdp_listener *sdp_listener_new(struct sock *sk, bool own_port)
 		ret = sdp_pm_open(pm_of(l));
 		if (ret)
 			goto err_seen;
-		l->port = make_port(sk);
+		l->port = new_port(pm_of(l), sk);
 		if (IS_ERR(l->port)) {
 			ret = PTR_ERR(l->port);
 			goto err_pm;

@@ -81,9 +81,30 @@ void sdp_pm_publish(struct sdp_pm *pm, struct sdp_service *s)
 
 void sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s)
 {
+	u8 time = sdp_tunable(pm->net, SDP_PM_TIME);
+	struct sdp_pm_rest *rest;
+
 	spin_lock_bh(&pm->lock);
 	hash_del(&s->node);
+	if (s->told) {
+		rest = &pm->rests[pm->next_rest++ % SDP_PM_RESTS];
+		rest->until = sdp_pm_now() + sdp_pm_time_ms(time);
+		rest->port = s->port;
+	}
 	spin_unlock_bh(&pm->lock);
+}
+
+bool sdp_pm_rests(struct sdp_pm *pm, u16 port)
+{
+	u64 now = sdp_pm_now();
+	bool found = false;
+	int i;
+
+	spin_lock_bh(&pm->lock);
+	for (i = 0; i < SDP_PM_RESTS && !found; i++)
+		found = pm->rests[i].port == port && now < pm->rests[i].until;
+	spin_unlock_bh(&pm->lock);
+	return found;
 }
 
 /*
@@ -109,9 +130,8 @@ static int fits(const struct sdp_service *s, const struct sdp_pm_msg *msg,
 static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 			int ifindex)
 {
+	struct sdp_service *s, *found = NULL;
 	u32 best = 0, equal = 0, seen = 0;
-	struct sdp_service *s;
-	u16 port = 0;
 	int fit;
 
 	lockdep_assert_held(&pm->lock);
@@ -125,9 +145,12 @@ static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 		best = fit;
 		/* each of them as likely as the others */
 		if (equal == 1 || !((u32)(msg->handle ^ msg->cp_port) % equal))
-			port = s->port;
+			found = s;
 	}
-	return port;
+	if (!found)
+		return 0;
+	found->told = true;
+	return found->port;
 }
 
 /* The responder -------------------------------------------------------------------- */

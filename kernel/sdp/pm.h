@@ -27,6 +27,8 @@ struct socket;
 #define SDP_PM_SERVICE_BITS	7
 /* Answers to a client, 4 each */
 #define SDP_PM_SETS	64
+/* Ports that are not given to other services yet */
+#define SDP_PM_RESTS	128
 
 /* A service of this host; a part of struct sdp_listener */
 struct sdp_service {
@@ -34,7 +36,14 @@ struct sdp_service {
 	union sdp_end at;		/* where programs know it */
 	u16 port;			/* where SDP is spoken */
 	bool v6only;
+	bool told;			/* to somebody who may remember it; sdp_pm.lock */
 	int bound_dev;			/* 0: none */
+};
+
+/* A port of a service that is no more */
+struct sdp_pm_rest {
+	u64 until;			/* ms */
+	u16 port;
 };
 
 /* One socket of the responder */
@@ -56,6 +65,8 @@ struct sdp_pm {
 	DECLARE_HASHTABLE(services, SDP_PM_SERVICE_BITS);	/* by port */
 	struct sdp_pm_guard *guard;	/* with the responder */
 	struct sdp_pm_cache cache;	/* from the first question on */
+	struct sdp_pm_rest rests[SDP_PM_RESTS];
+	u32 next_rest;			/* the oldest one */
 };
 
 void sdp_pm_init(struct sdp_pm *pm, struct net *net);
@@ -73,6 +84,12 @@ void sdp_pm_close(struct sdp_pm *pm);
 /* A service is there, for as long as it is not withdrawn.  Any context. */
 void sdp_pm_publish(struct sdp_pm *pm, struct sdp_service *s);
 void sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s);
+
+/*
+ * Do peers remember that port as one of a service which is no more?  They would
+ * reach another one by it.  Known of the last SDP_PM_RESTS.
+ */
+bool sdp_pm_rests(struct sdp_pm *pm, u16 port);
 
 /* What the cache says */
 enum sdp_pm_known {

@@ -57,6 +57,23 @@ bool echoes(const Fd &a, const Fd &b) {
     return right;
 }
 
+/* What the kernel chooses ports from, for as long as it is there */
+class LocalPorts {
+  public:
+    explicit LocalPorts(const std::string &range) {
+        std::ifstream file(kPath);
+        EXPECT_TRUE(std::getline(file, before_));
+        std::ofstream(kPath) << range;
+    }
+    LocalPorts(const LocalPorts &) = delete;
+    LocalPorts &operator=(const LocalPorts &) = delete;
+    ~LocalPorts() { std::ofstream(kPath) << before_; }
+
+  private:
+    static constexpr const char *kPath = "/proc/sys/net/ipv4/ip_local_port_range";
+    std::string before_;
+};
+
 } // namespace
 
 class Auto : public Sockets {
@@ -360,6 +377,22 @@ TEST_P(Auto, AnswerIsStale) {
     EXPECT_TRUE(echoes(here, there));
     expect_more(before, "pm_stale", 2);
     expect_more(before, "pm_denied", 1);
+}
+
+/* A port by which somebody was told of a service is not another's for as long as that is known. */
+TEST_P(Auto, PortsRest) {
+    LocalPorts few("40000 41023");
+    Tuned often("pm_source_rate", 1000);
+    std::set<uint16_t> ports;
+    for (int i = 0; i < 64; i++) {
+        Fd listener = auto_listener();
+        Client client(loopback());
+        client.send(request(name_of(listener), loopback(4711)));
+        std::optional<Message> answer = client.receive();
+        ASSERT_TRUE(answer);
+        ASSERT_EQ(answer->type(), kAccept);
+        EXPECT_TRUE(ports.insert(answer->ap_port()).second) << answer->ap_port();
+    }
 }
 
 /* A service is started again, and many of its clients come at once. */
