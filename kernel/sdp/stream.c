@@ -346,31 +346,39 @@ static bool full(const struct sdp_link *link)
 	return READ_ONCE(link->rx_full) + 3 >= READ_ONCE(link->rx_count);
 }
 
+/* Who sees that, and only then looks for octets, has seen all that there are. */
 static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
 {
-	return READ_ONCE(sk->sk_err) || ended(link) ||
-	       (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
+	bool over = READ_ONCE(sk->sk_err) || ended(link) ||
+		    (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
+
+	/* pairs with link->lock, under which octets come before the end */
+	smp_rmb();
+	return over;
 }
 
-/* There is nothing (more): 1 go on, 0 end, or an error that ends it, too */
+/*
+ * There is nothing (more): 1 go on, 0 end, or an error that ends it, too.
+ * @over: that was so before the octets were looked for
+ */
 static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
-			   u32 seen, long *timeo)
+			   u32 seen, bool over, long *timeo)
 {
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	int ret;
 
 	if (copied) {
-		if (recv_ended(sk, link) || !*timeo || signal_pending(current))
+		if (over || !*timeo || signal_pending(current))
 			return 0;
 		/* @seen of them stay where they are */
 		if (seen && full(link))
 			return sdp_link_grow(link, sk, true) ? 1 : 0;
 	} else {
 		/* an error behind the end is none of reading */
-		ret = READ_ONCE(link->eof) ? 0 : sock_error(sk);
+		ret = over && !READ_ONCE(link->eof) ? sock_error(sk) : 0;
 		if (ret)
 			return ret;
-		if (recv_ended(sk, link))
+		if (over)
 			return 0;
 		if (!*timeo)
 			return -EAGAIN;
@@ -459,6 +467,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 	u32 seen = max(sk_peek_offset(sk, flags), 0);
 	int done = 0;
 	int ret = 0;
+	bool over;
 
 	if (flags & MSG_ERRQUEUE)
 		return -EAGAIN;
@@ -474,6 +483,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 				break;
 			}
 		}
+		over = recv_ended(sk, link);
 		ret = copy_some(sk, link, msg, len - done, flags, &seen);
 		if (ret > 0) {
 			done += ret;
@@ -481,7 +491,8 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		}
 		if (ret < 0 || done >= target)
 			break;
-		ret = wait_to_receive(sk, link, done, peek ? seen : 0, &timeo);
+		ret = wait_to_receive(sk, link, done, peek ? seen : 0, over,
+				      &timeo);
 		if (ret <= 0)
 			break;
 	}

@@ -236,4 +236,23 @@ TEST_P(Close, Crossing) {
     }
 }
 
+/* Who looks all the time does not see the end before what was sent last. */
+TEST_P(Close, OctetsComeBeforeTheEnd) {
+    for (int i = 0; i < 60; i++) {
+        Pair p = connected();
+        std::thread other([&] {
+            EXPECT_EQ(::send(p.there.get(), "x", 1, 0), 1);
+            p.there.reset();
+        });
+        char c = 0;
+        ssize_t ret;
+        do
+            ret = ::recv(p.here.get(), &c, 1, MSG_DONTWAIT);
+        while (ret < 0 && errno == EAGAIN);
+        EXPECT_EQ(ret, 1);
+        EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
+        other.join();
+    }
+}
+
 } // namespace softwarp::sockets
