@@ -118,7 +118,7 @@ struct swp_startup_caps {
  *         s = api->start(&param);
  *     symbol_put(swp_startup_api);
  */
-#define SWP_STARTUP_VERSION	2
+#define SWP_STARTUP_VERSION	3
 
 struct swp_startup_api {
 	u32 version;			/* SWP_STARTUP_VERSION */
@@ -165,6 +165,15 @@ struct swp_startup_api {
 	 * or not softwarp's.
 	 */
 	int (*owned_by)(struct ib_qp *qp, kuid_t uid);
+
+	/*
+	 * prompt - the consumer posts to this QP, and polls its queues, with
+	 * interrupts on, and takes their events wherever they are raised:
+	 * with softirqs off, possibly from within ib_post_send()
+	 * The queues are not of ib_alloc_cq(), and only such QPs have them.
+	 * Before anything is posted.  -EINVAL: not softwarp's, or not such a QP
+	 */
+	int (*prompt)(struct ib_qp *qp);
 };
 
 extern const struct swp_startup_api swp_startup_api;

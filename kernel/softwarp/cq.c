@@ -18,7 +18,7 @@
  */
 static bool no_interrupts(const struct swp_cq *cq)
 {
-	return cq->ring.entry || swp_cq_is_cores(cq);
+	return cq->ring.entry || cq->prompt || swp_cq_is_cores(cq);
 }
 
 static unsigned long cq_lock(struct swp_cq *cq) __acquires(&cq->lock)

@@ -24,6 +24,7 @@ struct swp_cq {
 	u32 arm;		/* kernel consumers: enum swp_arm */
 	bool overflow;
 	bool timestamps;	/* of each completion; constant */
+	bool prompt;		/* see startup.h; constant once it is used */
 	/* moderation of events: one per this many completions ... */
 	u16 mod_count;		/* 0: an event at once */
 	u16 mod_period;		/* ... or this long, us, after the first */

@@ -1010,9 +1010,19 @@ static bool has_core_cqs(const struct swp_qp *qp)
 	return swp_cq_is_cores(qp->scq) && swp_cq_is_cores(qp->rcq);
 }
 
+/* From within a handler that the receive engine called?  It has softirqs off. */
+static bool in_rx(const struct swp_qp *qp)
+{
+	return in_softirq() && !in_hardirq() &&
+	       READ_ONCE(qp->rx.notifies) == raw_smp_processor_id();
+}
+
 void swp_qp_posted(struct swp_qp *qp, u64 octets)
 {
-	if (octets > SWP_POST_DIRECT || !has_core_cqs(qp) || !run_here(qp))
+	if (in_rx(qp))
+		qp->rx.posted = true;
+	else if (octets > SWP_POST_DIRECT ||
+		 (!qp->prompt && !has_core_cqs(qp)) || !run_here(qp))
 		swp_qp_kick(qp);
 }
 
@@ -1033,6 +1043,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	INIT_WORK(&qp->rx_work, rx_work);
 	timer_setup(&qp->rx_timer, rx_late, 0);
 	qp->rx.cpu = -1;
+	qp->rx.notifies = -1;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
 	/* iWARP's Idle, in which its QPs are born; it has no Reset */

@@ -125,6 +125,7 @@ struct swp_qp {
 	int access;
 	bool sig_all;
 	bool user;
+	bool prompt;		/* see startup.h; constant once anything is posted */
 	struct mem_cgroup *memcg;	/* is charged; NULL: none */
 	/* user: its maker, who may connect it, see swp_qp_may_connect() */
 	kuid_t maker;

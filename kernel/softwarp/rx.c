@@ -242,6 +242,25 @@ static int take_rqe(struct swp_qp *qp)
 	return ret;
 }
 
+/*
+ * The handler may post and poll.  What it sends is sent behind all that has come,
+ * see swp_qp_posted().
+ */
+static void notify(struct swp_qp *qp, struct swp_cqe *cqe)
+{
+	struct swp_rx *rx = &qp->rx;
+	int bits = swp_cq_push(qp->rcq, cqe);
+
+	swp_qp_assert_owned(qp);
+	if (!bits)
+		return;
+	local_bh_disable();
+	WRITE_ONCE(rx->notifies, smp_processor_id());
+	swp_cq_notify(qp->rcq, bits);
+	WRITE_ONCE(rx->notifies, -1);
+	local_bh_enable();
+}
+
 static void complete_recv(struct swp_qp *qp, u8 status, u32 len, u8 opcode,
 			  u32 inv_stag)
 {
@@ -262,7 +281,7 @@ static void complete_recv(struct swp_qp *qp, u8 status, u32 len, u8 opcode,
 		cqe.imm_inv = inv_stag;
 	}
 	qp->rx.in_msg = false;
-	swp_cq_notify(qp->rcq, swp_cq_push(qp->rcq, &cqe));
+	notify(qp, &cqe);
 }
 
 /* Fails the receive in progress with a status of its own, then the stream. */
@@ -369,7 +388,7 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 		.imm_inv = imm,
 	};
 	rx->after_write = false;
-	swp_cq_notify(qp->rcq, swp_cq_push(qp->rcq, &cqe));
+	notify(qp, &cqe);
 	return 0;
 }
 

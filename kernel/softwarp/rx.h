@@ -17,6 +17,8 @@ struct swp_rx {
 	bool starved;		/* no memory for the side buffer; work will retry */
 	bool moved;		/* rx_work has the next look, and takes what comes ... */
 	unsigned long moved_at;	/* ... since then, jiffies; not for long */
+	bool posted;		/* a completion handler did; the engine is due */
+	int notifies;		/* the processor on which one runs, or -1; its own */
 	int cpu;		/* where a process posted the last receive, or -1; no lock */
 	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */
 	bool in_write;		/* a Write has begun and not ended */

@@ -316,6 +316,10 @@ bool swp_rx_some(struct swp_qp *qp, size_t octets)
 		drop_asm(rx);
 	qp->stats.v[SWP_STAT_RX_OOO] = swp_llp_out_of_order(qp->llp);
 	rx->running = false;
+	if (rx->posted) {
+		rx->posted = false;
+		swp_tx_run(qp);
+	}
 	/* behind a shortage there is a retry */
 	return !desc.count && !rx->starved;
 }

@@ -306,6 +306,21 @@ static int owned_by(struct ib_qp *ibqp, kuid_t uid)
 	return swp_count_for(qp->dev, SWP_LIMIT_QP, uid, &qp->owner);
 }
 
+static int prompt(struct ib_qp *ibqp)
+{
+	struct swp_qp *qp;
+
+	if (!is_ours(ibqp->device) || ibqp->uobject)
+		return -EINVAL;
+	qp = to_swp_qp(ibqp);
+	if (swp_cq_is_cores(qp->scq) || swp_cq_is_cores(qp->rcq))
+		return -EINVAL;
+	qp->prompt = true;
+	qp->scq->prompt = true;
+	qp->rcq->prompt = true;
+	return 0;
+}
+
 const struct swp_startup_api swp_startup_api = {
 	.version = SWP_STARTUP_VERSION,
 	.query = query,
@@ -314,5 +329,6 @@ const struct swp_startup_api swp_startup_api = {
 	.reject = reject,
 	.put = put,
 	.owned_by = owned_by,
+	.prompt = prompt,
 };
 EXPORT_SYMBOL_GPL(swp_startup_api);

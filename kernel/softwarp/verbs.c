@@ -556,6 +556,27 @@ static u64 octets_of(const struct ib_send_wr *wr)
 	return octets;
 }
 
+static unsigned long post_lock(const struct swp_qp *qp, spinlock_t *lock)
+	__acquires(lock)
+{
+	unsigned long flags = 0;
+
+	if (qp->prompt)
+		spin_lock_bh(lock);
+	else
+		spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+static void post_unlock(const struct swp_qp *qp, spinlock_t *lock,
+			unsigned long flags) __releases(lock)
+{
+	if (qp->prompt)
+		spin_unlock_bh(lock);
+	else
+		spin_unlock_irqrestore(lock, flags);
+}
+
 /* A user QP's empty list is its doorbell; kernel consumers post in any context. */
 static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad)
@@ -580,7 +601,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		return -EINVAL;
 	}
 	ctrl = swp_ring_ctrl(&qp->sq);
-	spin_lock_irqsave(&qp->sq_post_lock, flags);
+	flags = post_lock(qp, &qp->sq_post_lock);
 	prod = ctrl->prod;
 	for (; wr; wr = wr->next) {
 		/* pairs with the engine's release of cons */
@@ -596,7 +617,7 @@ static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	}
 	/* pairs with the engine's acquire load of prod */
 	smp_store_release(&ctrl->prod, prod);
-	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
+	post_unlock(qp, &qp->sq_post_lock, flags);
 	if (ret)
 		*bad = wr;
 	/* pairs with the engine's barrier between kick and prod */
@@ -618,13 +639,13 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		return -EINVAL;
 	}
 	swp_qp_consumer_is_here(qp);
-	spin_lock_irqsave(&qp->rq_post_lock, flags);
+	flags = post_lock(qp, &qp->rq_post_lock);
 	ret = swp_rqe_post(&qp->rq, qp->max_recv_sge, wr, bad);
 	/* pairs with the barrier in flush: it sees the request or we see kick */
 	smp_mb();
 	if (READ_ONCE(swp_ring_ctrl(&qp->rq)->kick))
 		swp_qp_kick(qp);
-	spin_unlock_irqrestore(&qp->rq_post_lock, flags);
+	post_unlock(qp, &qp->rq_post_lock, flags);
 	return ret;
 }
 

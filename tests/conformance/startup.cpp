@@ -80,4 +80,9 @@ TEST(Startup, Capabilities) {
     load("capabilities");
 }
 
+/* Handlers of completions are called at once, and what they post is sent. */
+TEST(Startup, Prompt) {
+    load("prompt");
+}
+
 } // namespace

@@ -55,6 +55,13 @@ struct end {
 	struct swp_startup *s;
 	u8 *buf;
 	u64 dma;
+	/* of the handler of completions, which polls and answers where it is called */
+	atomic_t events;
+	int rounds;			/* answers to be given */
+	int bad;			/* of its calls, and completions */
+	const struct task_struct *posts;
+	bool nested;			/* it was called from within a post */
+	struct completion over;
 	/* what was told */
 	struct completion asked, done, gone, closed;
 	int status;
@@ -191,6 +198,70 @@ static int stream(struct end *a, struct end *b)
 
 /* Verbs -------------------------------------------------------------------- */
 
+static int post_recv(struct end *e)
+{
+	struct ib_sge sge = {
+		.addr = e->dma, .length = BUF,
+		.lkey = e->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1 };
+
+	return ib_post_recv(e->qp, &wr, NULL);
+}
+
+static int post_send(struct end *e, u32 len)
+{
+	struct ib_sge sge = {
+		.addr = e->dma, .length = len,
+		.lkey = e->pd->local_dma_lkey,
+	};
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND, .sg_list = &sge, .num_sge = 1,
+	};
+	int ret;
+
+	WRITE_ONCE(e->posts, current);
+	ret = ib_post_send(e->qp, &wr, NULL);
+	WRITE_ONCE(e->posts, NULL);
+	return ret;
+}
+
+static void completed(struct end *e, const struct ib_wc *wc)
+{
+	if (wc->status || !softirq_count())
+		e->bad++;
+	if (wc->status || wc->opcode != IB_WC_RECV)
+		return;
+	if (!e->rounds) {
+		complete(&e->over);
+		return;
+	}
+	e->rounds--;
+	if (post_recv(e) || post_send(e, 64))
+		e->bad++;
+}
+
+/* One context at a time, in their order */
+static void on_completion(struct ib_cq *cq, void *ctx)
+{
+	struct end *e = ctx;
+	struct ib_wc wc;
+	int events;
+
+	if (READ_ONCE(e->posts) == current)
+		e->nested = true;
+	if (atomic_inc_return(&e->events) > 1)
+		return;
+	do {
+		events = atomic_read(&e->events);
+		do {
+			while (ib_poll_cq(cq, 1, &wc) > 0)
+				completed(e, &wc);
+		} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+					      IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	} while (atomic_sub_return(events, &e->events));
+}
+
 static int make_end(struct end *e, struct ib_device *dev, const char *name)
 {
 	struct ib_qp_init_attr attr = {
@@ -206,9 +277,10 @@ static int make_end(struct end *e, struct ib_device *dev, const char *name)
 	init_completion(&e->done);
 	init_completion(&e->gone);
 	init_completion(&e->closed);
+	init_completion(&e->over);
 	e->pd = ib_alloc_pd(dev, 0);
 	MUST(!IS_ERR(e->pd));
-	e->cq = ib_create_cq(dev, NULL, NULL, NULL, &cq_attr);
+	e->cq = ib_create_cq(dev, on_completion, NULL, e, &cq_attr);
 	MUST(!IS_ERR(e->cq));
 	attr.send_cq = e->cq;
 	attr.recv_cq = e->cq;
@@ -255,27 +327,9 @@ static int wait_wc(struct end *e, struct ib_wc *wc)
 	return n == 1 ? 0 : -ETIMEDOUT;
 }
 
-static int post_recv(struct end *e)
-{
-	struct ib_sge sge = {
-		.addr = e->dma, .length = BUF,
-		.lkey = e->pd->local_dma_lkey,
-	};
-	struct ib_recv_wr wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1 };
-
-	return ib_post_recv(e->qp, &wr, NULL);
-}
-
 /* A message of @from arrives at @to, unharmed. */
 static int message(struct end *from, struct end *to, u32 len, u8 seed)
 {
-	struct ib_sge sge = {
-		.addr = from->dma, .length = len,
-		.lkey = from->pd->local_dma_lkey,
-	};
-	struct ib_send_wr wr = {
-		.opcode = IB_WR_SEND, .sg_list = &sge, .num_sge = 1,
-	};
 	struct ib_wc wc;
 	u32 i;
 
@@ -283,7 +337,7 @@ static int message(struct end *from, struct end *to, u32 len, u8 seed)
 	for (i = 0; i < len; i++)
 		from->buf[i] = seed + i * 7;
 	MUST(!post_recv(to));
-	MUST(!ib_post_send(from->qp, &wr, NULL));
+	MUST(!post_send(from, len));
 	MUST(!wait_wc(to, &wc));
 	MUST(wc.status == IB_WC_SUCCESS && wc.opcode == IB_WC_RECV);
 	MUST(wc.byte_len == len);
@@ -543,6 +597,60 @@ static int capabilities(struct end *a, struct end *b)
 	return 0;
 }
 
+static int with_core_cq(struct end *e)
+{
+	struct ib_qp_init_attr attr = {
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IB_QPT_RC,
+	};
+	struct ib_cq *cq = ib_alloc_cq(e->qp->device, e, 16, 0, IB_POLL_SOFTIRQ);
+	struct ib_qp *qp;
+	int ret;
+
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	qp = ib_create_qp(e->pd, &attr);
+	ret = IS_ERR(qp) ? PTR_ERR(qp) : api->prompt(qp);
+	if (!IS_ERR(qp))
+		ib_destroy_qp(qp);
+	ib_free_cq(cq);
+	return ret;
+}
+
+/* Sends complete within their posts, and handlers answer where they are called. */
+static int prompt(struct end *a, struct end *b)
+{
+	int i;
+
+	MUST(with_core_cq(a) == -EINVAL);
+	MUST(!api->prompt(a->qp) && !api->prompt(b->qp));
+	MUST(!stream(a, b));
+	MUST(!start_initiator(a, NULL, 0));
+	MUST(!start_responder(b, NULL, 0));
+	MUST(came(&b->asked));
+	MUST(!api->accept(b->s, NULL, 0));
+	MUST(came(&b->done) && !b->status && came(&a->done) && !a->status);
+	MUST(!ib_req_notify_cq(a->cq, IB_CQ_NEXT_COMP));
+	MUST(!ib_req_notify_cq(b->cq, IB_CQ_NEXT_COMP));
+	/* but for those that find the socket in use */
+	for (i = 0; i < 100 && !a->nested; i++) {
+		b->rounds = 0;
+		MUST(!post_recv(b) && !post_send(a, 64));
+		MUST(came(&b->over));
+	}
+	MUST(a->nested);
+	a->rounds = 5000;
+	b->rounds = 5001;
+	MUST(!post_recv(a) && !post_recv(b));
+	MUST(!post_send(a, 64));
+	MUST(came(&a->over));
+	MUST(!a->bad && !b->bad && !b->rounds);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(struct end *a, struct end *b);
@@ -561,6 +669,7 @@ static const struct {
 	{ "silence", silence },
 	{ "nonsense", nonsense },
 	{ "capabilities", capabilities },
+	{ "prompt", prompt },
 };
 
 static int run_test(struct ib_device *dev)
