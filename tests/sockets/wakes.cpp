@@ -526,9 +526,12 @@ TEST_P(Wakes, HerdOfClients) {
         clients.emplace_back([&, i] {
             for (int j = 0; j < kClients / 6; j++) {
                 Fd here = dial(name_of(l));
+                if (!here)
+                    return errno;
                 uint8_t c = static_cast<uint8_t>(i * 10 + j), answer = 0;
-                if (::send(here.get(), &c, 1, 0) != 1 || ::recv(here.get(), &answer, 1, 0) != 1 ||
-                    answer != c)
+                if (::send(here.get(), &c, 1, 0) != 1 || ::recv(here.get(), &answer, 1, 0) < 0)
+                    return errno;
+                if (answer != c)
                     return -1;
             }
             return 0;
