@@ -262,8 +262,17 @@ static void on_qp_event(struct ib_event *event, void *context)
 
 static int create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 {
+	struct ib_cq *cq;
 	int ret;
 
+	/* events of other devices may come in interrupts, so the core takes them */
+	cq = ib_cq_pool_get(link->dev->ib, SDP_CQES, raw_smp_processor_id(),
+			    IB_POLL_SOFTIRQ);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	link->cq = cq;
+	attr->send_cq = cq;
+	attr->recv_cq = cq;
 	attr->event_handler = on_qp_event;
 	attr->qp_context = link;
 	ret = rdma_create_qp(link->cm_id, link->dev->pd, attr);
@@ -819,6 +828,8 @@ static void destroy(struct sdp_link *link)
 		ib_drain_qp(link->qp);
 		rdma_destroy_qp(link->cm_id);
 	}
+	if (link->cq)
+		ib_cq_pool_put(link->cq, SDP_CQES);
 	/* no handler runs any more then */
 	rdma_destroy_id(link->cm_id);
 	link->cm_id = NULL;

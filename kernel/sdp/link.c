@@ -20,13 +20,11 @@
 struct workqueue_struct *sdp_wq, *sdp_listen_wq;
 static struct workqueue_struct *end_wq;
 
-/* Completions of one link: its messages both ways, and those of the drains */
-#define CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 2)
-
 static void work(struct work_struct *work);
 static void dismantle(struct work_struct *work);
 static void timer(struct timer_list *t);
 static void nudge(struct timer_list *t);
+static void cq_work(struct work_struct *work);
 
 /* Life ---------------------------------------------------------------------------- */
 
@@ -49,6 +47,7 @@ struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 	INIT_LIST_HEAD(&link->entry);
 	INIT_WORK(&link->work, work);
 	INIT_WORK(&link->end, dismantle);
+	INIT_WORK(&link->cq_work, cq_work);
 	timer_setup(&link->timer, timer, 0);
 	timer_setup(&link->nudge, nudge, 0);
 	link->ops = ops;
@@ -421,6 +420,87 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 	spin_unlock_bh(&link->lock);
 }
 
+/* Completions of our own device ---------------------------------------------------------- */
+
+/* Completions without a pause; a peer may send as fast as they are taken. */
+#define CQ_BUDGET	64
+
+/* False: there may be more, and no event tells of it. */
+static bool take_all(struct ib_cq *cq)
+{
+	int left = CQ_BUDGET;
+	struct ib_wc wc[4];
+	int i, n;
+
+	do {
+		while ((n = ib_poll_cq(cq, ARRAY_SIZE(wc), wc)) > 0) {
+			for (i = 0; i < n; i++)
+				wc[i].wr_cqe->done(cq, &wc[i]);
+			left -= n;
+			if (left <= 0)
+				return false;
+		}
+	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				      IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	return true;
+}
+
+/*
+ * By the one context that takes completions, in their order, with softirqs off: it
+ * is that until link->cq_events is 0, or hands the duty on to the work item.
+ */
+static void answer_events(struct sdp_link *link)
+{
+	int events;
+
+	do {
+		events = atomic_read(&link->cq_events);
+		if (!take_all(link->cq)) {
+			sdp_link_get(link);
+			queue_work(sdp_wq, &link->cq_work);
+			return;
+		}
+	} while (atomic_sub_return(events, &link->cq_events));
+}
+
+static void cq_work(struct work_struct *work)
+{
+	struct sdp_link *link = container_of(work, struct sdp_link, cq_work);
+
+	local_bh_disable();
+	answer_events(link);
+	local_bh_enable();
+	sdp_link_put(link);
+}
+
+/*
+ * Who comes meanwhile has the one who is at it look once more.  That may be itself:
+ * what it takes may be answered, which completes.
+ */
+static void on_completion(struct ib_cq *cq, void *ctx)
+{
+	struct sdp_link *link = ctx;
+
+	if (atomic_inc_return(&link->cq_events) == 1)
+		answer_events(link);
+}
+
+/*
+ * A softirq to poll it in, as the core's queues have one, would be the greater part
+ * of a small message.
+ */
+static int create_cq(struct sdp_link *link)
+{
+	struct ib_cq_init_attr attr = { .cqe = SDP_CQES };
+	struct ib_cq *cq = ib_create_cq(link->dev->ib, on_completion, NULL,
+					link, &attr);
+
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	link->cq = cq;
+	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
+}
+
 /* MPA, by softwarp -------------------------------------------------------------------- */
 
 static void on_request(void *ctx, const struct swp_startup_peer *peer)
@@ -573,14 +653,26 @@ int sdp_link_join(struct sdp_link *link, struct sdp_device *dev)
 
 static int tcp_create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 {
-	struct ib_qp *qp = ib_create_qp(link->dev->pd, attr);
+	const struct swp_startup_api *api = link->dev->api;
+	struct ib_qp *qp;
+	int ret;
 
+	ret = create_cq(link);
+	if (ret)
+		return ret == -ENOMEM ? -ENOBUFS : ret;
+	attr->send_cq = link->cq;
+	attr->recv_cq = link->cq;
+	attr->cap.max_inline_data = SDP_TX_INLINE;
+	qp = ib_create_qp(link->dev->pd, attr);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp) == -ENOMEM ? -ENOBUFS : PTR_ERR(qp);
 	link->qp = qp;
 	link->tx_inline = attr->cap.max_inline_data >= SDP_TX_INLINE;
+	ret = api->prompt(qp);
+	if (ret)
+		return ret;
 	/* programs share the device with what the kernel does over it */
-	return link->dev->api->owned_by(qp, link->seen.uid) ? -ENOBUFS : 0;
+	return api->owned_by(qp, link->seen.uid) ? -ENOBUFS : 0;
 }
 
 int sdp_link_make_qp(struct sdp_link *link)
@@ -591,8 +683,6 @@ int sdp_link_make_qp(struct sdp_link *link)
 			.max_send_wr = SDP_TX_SLOTS + 1,
 			.max_recv_wr = SDP_RX_BUFS + 1,
 			.max_recv_sge = 1,
-			.max_inline_data = link->ops == &sdp_carrier_tcp ?
-					   SDP_TX_INLINE : 0,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
@@ -617,15 +707,6 @@ int sdp_link_make_qp(struct sdp_link *link)
 		.ird = clamp_t(u32, ird, 1, 8),
 		.ord = clamp_t(u32, ord, 1, 8),
 	};
-	link->cq = ib_cq_pool_get(dev->ib, CQES, raw_smp_processor_id(),
-				  IB_POLL_SOFTIRQ);
-	if (IS_ERR(link->cq)) {
-		ret = PTR_ERR(link->cq);
-		link->cq = NULL;
-		return ret;
-	}
-	attr.send_cq = link->cq;
-	attr.recv_cq = link->cq;
 	ret = link->ops->create_qp(link, &attr);
 	return ret ?: sdp_link_alloc(link);
 }
@@ -777,10 +858,9 @@ static int started(struct sdp_link *link)
 		sdp_link_stated(link);
 	} else if (link->phase == SDP_LINK_START) {
 		sdp_hello_ack_make(&link->offer, &out.msg);
+		sdp_link_up(link);
 		sdp_link_send(link, &out);
 		trace_sdp_setup(link, SDP_STEP_ACK_SENT, 0);
-		if (link->phase == SDP_LINK_START)
-			sdp_link_up(link);
 	}
 	spin_unlock_bh(&link->lock);
 	return 0;
@@ -835,6 +915,10 @@ static void tcp_destroy(struct sdp_link *link)
 		ib_drain_qp(link->qp);
 		ib_destroy_qp(link->qp);
 	}
+	/* nothing comes any more; what there was, it has taken */
+	flush_work(&link->cq_work);
+	if (link->cq)
+		ib_destroy_cq(link->cq);
 	if (link->startup)
 		link->dev->api->put(link->startup);
 	link->startup = NULL;
@@ -845,8 +929,6 @@ void sdp_link_leave(struct sdp_link *link)
 	struct sdp_device *dev = link->dev;
 
 	link->ops->destroy(link);
-	if (link->cq)
-		ib_cq_pool_put(link->cq, CQES);
 	link->qp = NULL;
 	link->cq = NULL;
 	if (!dev)

@@ -14,9 +14,10 @@
  * connector once more, see move.c, and the socket notices nothing.
  *
  * What may sleep is done by one work item, which never runs twice at once: it
- * makes and unmakes the queue pair.  Completions are taken in softirq.  Both, and
- * the socket's calls, meet under @lock, which is held for as long as one message
- * takes.
+ * makes and unmakes the queue pair.  Completions are taken with softirqs off,
+ * those of our own device from within ib_post_send(), too, over which @lock is not
+ * held.  All of these, and the socket's calls, meet under @lock, which is held for
+ * as long as one message takes.
  */
 #ifndef SDP_LINK_H
 #define SDP_LINK_H
@@ -45,7 +46,7 @@
 /* What a link costs to begin with */
 #define SDP_LINK_COST	(SDP_RX_FIRST_BUFS * SDP_RX_FIRST_SIZE)
 /* Messages that the device has at a time */
-#define SDP_TX_SLOTS	16
+#define SDP_TX_SLOTS	14
 /*
  * Of so many small ones in a row the device does not tell that they have left, and
  * they cost half as much.  They are copied, so that nothing waits to be given back.
@@ -53,6 +54,8 @@
 #define SDP_TX_QUIET	7
 /* With their headers; what a request to the device has room for anyway */
 #define SDP_TX_INLINE	160
+/* Completions of one link: its messages both ways, and those of the drains */
+#define SDP_CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 2)
 /* Pieces of memory that one message is put together from */
 #define SDP_TX_PIECES	9
 /* Pieces that wait to be sent; a power of two */
@@ -226,6 +229,8 @@ struct sdp_link {
 	struct sdp_device *dev;
 	struct swp_startup *startup;
 	struct ib_cq *cq;
+	atomic_t cq_events;		/* of it, that were not answered */
+	struct work_struct cq_work;	/* goes on where there was much */
 	struct ib_qp *qp;
 	struct sdp_rx *rx;
 	struct sdp_tx *tx;
@@ -331,7 +336,7 @@ void sdp_link_event(struct sdp_link *link, enum sdp_event event);
  * sdp_link_up - Hello and HelloAck have been exchanged, link->conn is initialised
  * sdp_link_down - it is over, with a positive errno or 0
  * sdp_link_pump - send what there is to be sent; gives the lock back meanwhile
- * sdp_link_send - one message, for which there must be a slot
+ * sdp_link_send - one message, for which there must be a slot; then as sdp_link_pump
  */
 void sdp_link_act(struct sdp_link *link, u32 actions);
 void sdp_link_up(struct sdp_link *link);

@@ -773,9 +773,26 @@ static void handed_over(struct sdp_link *link, const struct sdp_out *out, int re
 		sdp_count_sent(link->seen.net, &out->msg);
 }
 
+static void send_unlocked(struct sdp_link *link, const struct sdp_out *out)
+{
+	struct sdp_tx *tx = prepare(link, out);
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	/* others need not wait for TCP's transmitting */
+	spin_unlock(&link->lock);
+	ret = hand_over(link, tx, out);
+	spin_lock(&link->lock);
+	handed_over(link, out, ret);
+}
+
 void sdp_link_send(struct sdp_link *link, const struct sdp_out *out)
 {
-	handed_over(link, out, hand_over(link, prepare(link, out), out));
+	lockdep_assert_held(&link->lock);
+	link->pump = SDP_PUMP_RUNS;
+	send_unlocked(link, out);
+	link->pump = SDP_PUMP_IDLE;
+	sdp_link_pump(link);
 }
 
 /* Messages without a pause; then the work item has its turn. */
@@ -870,8 +887,6 @@ void sdp_link_pump(struct sdp_link *link)
 	u32 left = PUMP_BUDGET;
 	struct sdp_queue q = {};
 	struct sdp_out out;
-	struct sdp_tx *tx;
-	int ret;
 
 	lockdep_assert_held(&link->lock);
 	if (link->pump != SDP_PUMP_IDLE) {
@@ -888,12 +903,7 @@ void sdp_link_pump(struct sdp_link *link)
 		link->pump = SDP_PUMP_RUNS;
 		while (left && next(link, &q, &out)) {
 			left--;
-			tx = prepare(link, &out);
-			/* others need not wait for TCP's transmitting */
-			spin_unlock(&link->lock);
-			ret = hand_over(link, tx, &out);
-			spin_lock(&link->lock);
-			handed_over(link, &out, ret);
+			send_unlocked(link, &out);
 		}
 	} while (left && link->pump == SDP_PUMP_AGAIN);
 	link->pump = SDP_PUMP_IDLE;
