@@ -23,11 +23,12 @@ struct sock;
 enum sdp_seen_kind {
 	SDP_SEEN_LINK,
 	SDP_SEEN_LISTENER,
+	SDP_SEEN_BY_TCP,
 };
 
 /*
- * What is on the list; a part of struct sdp_link and struct sdp_listener, which are
- * freed by RCU.  From sdp_seen_show() on, readers look at it at any time.
+ * What is on the list; a part of struct sdp_link, struct sdp_listener and struct
+ * sdp_by_tcp, which are freed by RCU.  From sdp_seen_show() on, readers look at it at any time.
  */
 struct sdp_seen {
 	struct net *net;		/* with a reference */

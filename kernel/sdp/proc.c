@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/net/softwarp_sdp: a line for each connection and listener of a namespace.
+ * /proc/net/softwarp_sdp: a line for each connection and listener of a namespace,
+ * and for those that are TCP's.
  * A read goes on behind the last one that it has shown, by its number on the list:
  * it holds RCU for a page of lines, and the lock of one link at a time.
  */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
+#include "bytcp.h"
 #include "cma.h"
 #include "link.h"
 #include "listen.h"
@@ -142,6 +145,34 @@ static void describe_listener(struct sdp_listener *listener, struct line *l,
 	l->inode = sock_i_ino(sk);
 }
 
+/* TCP's queues, as ss has them.  One that is not connected is not seen. */
+static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
+			    union sdp_end *ends)
+{
+	struct sock *sk = b->sk;
+	const struct tcp_sock *tp = tcp_sk(sk);
+	int state = inet_sk_state_load(sk);
+
+	if (state == TCP_CLOSE)
+		return;
+	sdp_end_of(&ends[0], sk, false);
+	sdp_end_of(&ends[1], sk, true);
+	l->local = &ends[0];
+	l->remote = &ends[1];
+	l->state = "by-tcp";
+	if (state == TCP_LISTEN) {
+		l->rx_queue = READ_ONCE(sk->sk_ack_backlog);
+		l->tx_queue = READ_ONCE(sk->sk_max_ack_backlog);
+	} else {
+		l->rx_queue = max_t(int, READ_ONCE(tp->rcv_nxt) -
+					 READ_ONCE(tp->copied_seq), 0);
+		l->tx_queue = READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una);
+	}
+	l->uid = READ_ONCE(sk->sk_uid);
+	l->inode = sock_i_ino(sk);
+	l->why = sdp_reason_name(b->reason);
+}
+
 static void print(struct seq_file *m, const struct line *l)
 {
 	char local[48], remote[48];
@@ -173,30 +204,55 @@ static void print_header(struct seq_file *m)
 		   "rx_zcopy", "tx_zcopy", "uid", "inode", "device", "why");
 }
 
+/* The socket of one of these is there for as long as somebody holds it. */
+
+static void show_listener(struct seq_file *m, struct sdp_listener *listener)
+{
+	union sdp_end ends[2];
+	struct line l = {};
+
+	if (!kref_get_unless_zero(&listener->ref))
+		return;
+	describe_listener(listener, &l, ends);
+	if (l.state)
+		print(m, &l);
+	sdp_listener_put_atomic(listener);
+}
+
+static void show_by_tcp(struct seq_file *m, struct sdp_by_tcp *b)
+{
+	union sdp_end ends[2];
+	struct line l = {};
+
+	if (!kref_get_unless_zero(&b->ref))
+		return;
+	describe_by_tcp(b, &l, ends);
+	if (l.state)
+		print(m, &l);
+	sdp_by_tcp_put(b);
+}
+
 static int show(struct seq_file *m, void *v)
 {
 	struct sdp_seen *s = v;
 	struct line l = {};
-	union sdp_end ends[2];
-	struct sdp_listener *listener;
 
 	if (v == SEQ_START_TOKEN) {
 		print_header(m);
 		return 0;
 	}
-	if (s->kind == SDP_SEEN_LINK) {
+	switch ((enum sdp_seen_kind)s->kind) {
+	case SDP_SEEN_LINK:
 		describe_link(container_of(s, struct sdp_link, seen), &l);
 		print(m, &l);
-		return 0;
+		break;
+	case SDP_SEEN_LISTENER:
+		show_listener(m, container_of(s, struct sdp_listener, seen));
+		break;
+	case SDP_SEEN_BY_TCP:
+		show_by_tcp(m, container_of(s, struct sdp_by_tcp, seen));
+		break;
 	}
-	listener = container_of(s, struct sdp_listener, seen);
-	/* its socket is there for as long as somebody holds it */
-	if (!kref_get_unless_zero(&listener->ref))
-		return 0;
-	describe_listener(listener, &l, ends);
-	if (l.state)
-		print(m, &l);
-	sdp_listener_put_atomic(listener);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <net/ipv6.h>
 
 #include "auto.h"
+#include "bytcp.h"
 #include "carrier.h"
 #include "cma.h"
 #include "compat.h"
@@ -68,6 +69,18 @@ struct sdp_listener *sdp_sock_listener(struct sock *sk)
 	struct sdp_sock *ss = sdp_sk(sk);
 
 	return ss ? rcu_dereference(ss->listener) : NULL;
+}
+
+/* From now on, for which there is a reason; with NONE: not any more */
+static void be_tcp(struct sock *sk, u8 reason)
+{
+	struct sdp_sock *ss = sdp_sk(sk);
+
+	sock_owned_by_me(sk);
+	sdp_by_tcp_hide(ss->by_tcp);
+	ss->by_tcp = reason ? sdp_by_tcp_show(sk, reason) : NULL;
+	ss->reason = reason;
+	WRITE_ONCE(ss->tcp, !!reason);
 }
 
 /* Memory ------------------------------------------------------------------------ */
@@ -418,8 +431,10 @@ static void forget(struct sock *sk)
 	else
 		ss = NULL;
 	release_sock(sk);
-	if (ss)
-		kfree_rcu(ss, rcu);
+	if (!ss)
+		return;
+	sdp_by_tcp_hide(ss->by_tcp);
+	kfree_rcu(ss, rcu);
 }
 
 static int sdp_release(struct socket *sock)
@@ -633,13 +648,11 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 
 int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason)
 {
-	struct sdp_sock *ss = sdp_sk(sk);
 	union sdp_end at = *to;
 
 	sock_owned_by_me(sk);
 	sdp_family_forget(sk);
-	ss->reason = reason;
-	WRITE_ONCE(ss->tcp, true);
+	be_tcp(sk, reason);
 	sdp_count_reason(sock_net(sk), reason);
 	return sk->sk_prot->connect(sk, swp_sockaddr_arg(&at), len);
 }
@@ -701,8 +714,7 @@ static int begin_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
 
 	/* TCP has let it go, after a connect() that failed */
 	sdp_family_retake(sk);
-	WRITE_ONCE(ss->tcp, false);
-	ss->reason = SDP_INFO_REASON_NONE;
+	be_tcp(sk, SDP_INFO_REASON_NONE);
 	ret = pre_connect(sk, addr, len);
 	if (ret)
 		return ret;
@@ -880,13 +892,14 @@ static int prepare_to_listen(struct sock *sk)
 		return 0;
 	if (ss->policy == SDP_INFO_POLICY_TCP) {
 		sdp_family_forget(sk);
-		ss->reason = SDP_INFO_REASON_POLICY;
-		WRITE_ONCE(ss->tcp, true);
+		be_tcp(sk, SDP_INFO_REASON_POLICY);
 		return 0;
 	}
 	l = sdp_listener_new(sk, automatic);
 	if (IS_ERR(l))
 		return PTR_ERR(l);
+	/* of a connect() that has failed */
+	be_tcp(sk, SDP_INFO_REASON_NONE);
 	if (automatic) {
 		sdp_family_forget(sk);
 	} else {

@@ -25,6 +25,7 @@
 #include "ends.h"
 
 struct sdp_attempt;
+struct sdp_by_tcp;
 struct sdp_link;
 struct sdp_listener;
 
@@ -38,6 +39,7 @@ struct sdp_sock {
 	bool tcp;			/* the socket is TCP's */
 	u8 policy;			/* enum sdp_info_policy */
 	u8 reason;			/* enum sdp_info_reason, of @tcp */
+	struct sdp_by_tcp *by_tcp;	/* what is seen of that */
 	struct rcu_head rcu;
 };
 

@@ -3,6 +3,7 @@
  * What an administrator sees of SDP sockets: /proc/net/softwarp_sdp, and the counters
  * in softwarp_sdp_stat beside it.
  */
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 
 #include "peer.hpp"
 #include "seen.hpp"
+#include "softwarp_sdp.h"
 
 namespace softwarp::sockets {
 
@@ -197,6 +199,79 @@ TEST_P(Seen, Connection) {
     pair.here.reset();
     pair.there.reset();
     EXPECT_TRUE(eventually([&] { return rows_of(a).empty() && rows_of(b, &a).empty(); }));
+}
+
+static std::vector<Row> rows_of_inode(const std::string &inode) {
+    std::vector<Row> found;
+    for (Row &row : rows())
+        if (row["inode"] == inode)
+            found.push_back(row);
+    return found;
+}
+
+/* One that is TCP's, with the reason */
+TEST_P(Seen, ByTcp) {
+    Fd l(::socket(GetParam().address, SOCK_STREAM, 0));
+    ASSERT_EQ(bind_to(l, loopback()), 0);
+    ASSERT_EQ(::listen(l.get(), 1), 0);
+    Address b = name_of(l);
+    Fd here = make();
+    ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_TCP), 0);
+    std::string inode = inode_of(here);
+    EXPECT_TRUE(rows_of_inode(inode).empty());
+    ASSERT_EQ(connect_to(here, b), 0);
+    Fd there(::accept(l.get(), nullptr, nullptr));
+    Address a = name_of(here);
+    std::vector<Row> found = rows_of(a, &b);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0]["state"], "by-tcp");
+    EXPECT_EQ(found[0]["why"], "policy");
+    EXPECT_EQ(found[0]["inode"], inode);
+    EXPECT_EQ(found[0]["uid"], std::to_string(::getuid()));
+    ASSERT_TRUE(send_all(there, pattern(1000)));
+    EXPECT_TRUE(eventually([&] { return rows_of(a, &b).at(0)["rx_queue"] == "1000"; }));
+    here.reset();
+    EXPECT_TRUE(rows_of_inode(inode).empty());
+    /* a connect() that has failed, and then it is a listener, by TCP and by SDP */
+    l.reset();
+    for (int policy : {SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_SDP, SDP_INFO_POLICY_AUTO}) {
+        here = make();
+        inode = inode_of(here);
+        ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_TCP), 0);
+        ASSERT_EQ(connect_to(here, b), ECONNREFUSED);
+        EXPECT_TRUE(rows_of_inode(inode).empty());
+        ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, policy), 0);
+        ASSERT_EQ(bind_to(here, loopback()), 0);
+        ASSERT_EQ(::listen(here.get(), 5), 0);
+        found = rows_of_inode(inode);
+        ASSERT_EQ(found.size(), 1U);
+        EXPECT_EQ(found[0]["state"], policy == SDP_INFO_POLICY_TCP ? "by-tcp" : "listen");
+        EXPECT_EQ(found[0]["tx_queue"], "5");
+        ASSERT_EQ(::shutdown(here.get(), SHUT_RDWR), 0);
+        EXPECT_TRUE(rows_of_inode(inode).empty());
+    }
+}
+
+/* Lines of sockets that come and go meanwhile */
+TEST_P(Seen, ByTcpWhileItIsClosed) {
+    Fd l(::socket(GetParam().address, SOCK_STREAM, 0));
+    ASSERT_EQ(bind_to(l, loopback()), 0);
+    ASSERT_EQ(::listen(l.get(), 16), 0);
+    std::atomic<bool> stop = false;
+    std::thread reader([&] {
+        while (!stop)
+            rows();
+    });
+    for (int i = 0; i < 100; i++) {
+        Fd here = make();
+        EXPECT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_TCP), 0);
+        EXPECT_EQ(connect_to(here, name_of(l)), 0);
+        Fd there(::accept(l.get(), nullptr, nullptr));
+    }
+    stop = true;
+    reader.join();
+    for (Row &row : rows())
+        EXPECT_NE(row["state"], "by-tcp");
 }
 
 /* What the peer does not take in waits, and is seen to, also when its program is gone. */
