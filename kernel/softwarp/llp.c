@@ -36,17 +36,17 @@ static struct workqueue_struct *swp_llp_wq;
  * for ever, so the mark is cleared before any read; what comes is never
  * marked after it was announced here.  Socket lock held.
  */
-static void swp_llp_forget_urgent(struct sock *sk)
+static void forget_urgent(struct sock *sk)
 {
 	if (unlikely(tcp_sk(sk)->urg_data))
 		WRITE_ONCE(tcp_sk(sk)->urg_data, 0);
 }
 
-static void swp_llp_data_ready(struct sock *sk)
+static void on_data_ready(struct sock *sk)
 {
 	struct swp_llp *llp;
 
-	swp_llp_forget_urgent(sk);
+	forget_urgent(sk);
 	rcu_read_lock();
 	llp = rcu_dereference_sk_user_data(sk);
 	if (llp && llp->ops)
@@ -54,7 +54,7 @@ static void swp_llp_data_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
-static void swp_llp_write_space(struct sock *sk)
+static void on_write_space(struct sock *sk)
 {
 	struct swp_llp *llp;
 
@@ -65,7 +65,7 @@ static void swp_llp_write_space(struct sock *sk)
 	rcu_read_unlock();
 }
 
-static void swp_llp_state_change(struct sock *sk)
+static void on_state_change(struct sock *sk)
 {
 	struct swp_llp *llp;
 
@@ -76,7 +76,7 @@ static void swp_llp_state_change(struct sock *sk)
 	rcu_read_unlock();
 }
 
-static void swp_llp_hook(struct swp_llp *llp)
+static void hook(struct swp_llp *llp)
 {
 	struct sock *sk = llp->sk;
 
@@ -84,22 +84,22 @@ static void swp_llp_hook(struct swp_llp *llp)
 	/* a socket that was handed over may not have been made so */
 	llp->saved_urginline = sock_flag(sk, SOCK_URGINLINE);
 	sock_set_flag(sk, SOCK_URGINLINE);
-	swp_llp_forget_urgent(sk);
+	forget_urgent(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	llp->saved_data_ready = sk->sk_data_ready;
 	llp->saved_write_space = sk->sk_write_space;
 	llp->saved_state_change = sk->sk_state_change;
 	llp->saved_error_report = sk->sk_error_report;
 	rcu_assign_sk_user_data(sk, llp);
-	sk->sk_data_ready = swp_llp_data_ready;
-	sk->sk_write_space = swp_llp_write_space;
-	sk->sk_state_change = swp_llp_state_change;
-	sk->sk_error_report = swp_llp_state_change;
+	sk->sk_data_ready = on_data_ready;
+	sk->sk_write_space = on_write_space;
+	sk->sk_state_change = on_state_change;
+	sk->sk_error_report = on_state_change;
 	write_unlock_bh(&sk->sk_callback_lock);
 	release_sock(sk);
 }
 
-static void swp_llp_unhook(struct swp_llp *llp)
+static void unhook(struct swp_llp *llp)
 {
 	struct sock *sk = llp->sk;
 
@@ -124,7 +124,7 @@ struct swp_fin {
 	u32 seq;
 };
 
-static void swp_fin_due(struct sock *sk, struct swp_fin *fin)
+static void fin_due(struct sock *sk, struct swp_fin *fin)
 {
 	lock_sock(sk);
 	fin->due = (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
@@ -137,7 +137,7 @@ static void swp_fin_due(struct sock *sk, struct swp_fin *fin)
  * on as if it had: the peer would never hear that the stream has ended.  So it is
  * a RST, after a while in which there may have come memory for that.
  */
-static void swp_fin_ensure(struct sock *sk, const struct swp_fin *fin)
+static void fin_ensure(struct sock *sk, const struct swp_fin *fin)
 {
 	bool lost;
 
@@ -161,17 +161,17 @@ static void swp_llp_free_work(struct work_struct *work)
 		struct sock *sk = llp->sk;
 		struct swp_fin fin;
 
-		swp_llp_unhook(llp);
+		unhook(llp);
 		sock_hold(sk);
-		swp_fin_due(sk, &fin);
+		fin_due(sk, &fin);
 		sock_release(llp->sock);
-		swp_fin_ensure(sk, &fin);
+		fin_ensure(sk, &fin);
 		sock_put(sk);
 	}
 	kfree_rcu(llp, rcu);
 }
 
-static struct swp_llp *swp_llp_alloc(void)
+static struct swp_llp *alloc_llp(void)
 {
 	struct swp_llp *llp;
 
@@ -183,7 +183,7 @@ static struct swp_llp *swp_llp_alloc(void)
 	return llp;
 }
 
-static void swp_llp_wrap(struct swp_llp *llp, struct socket *sock)
+static void wrap(struct swp_llp *llp, struct socket *sock)
 {
 	struct sock *sk = sock->sk;
 
@@ -193,7 +193,7 @@ static void swp_llp_wrap(struct swp_llp *llp, struct socket *sock)
 	sk->sk_allocation = GFP_ATOMIC;
 	llp->saved_task_frag = swp_sk_set_task_frag(sk, false);
 	tcp_sock_set_nodelay(sk);
-	swp_llp_hook(llp);
+	hook(llp);
 }
 
 int swp_llp_may_take(struct socket *sock)
@@ -214,11 +214,11 @@ int swp_llp_may_take(struct socket *sock)
 
 struct swp_llp *swp_llp_create(struct socket *sock)
 {
-	struct swp_llp *llp = swp_llp_alloc();
+	struct swp_llp *llp = alloc_llp();
 
 	if (!llp)
 		return ERR_PTR(-ENOMEM);
-	swp_llp_wrap(llp, sock);
+	wrap(llp, sock);
 	return llp;
 }
 
@@ -226,7 +226,7 @@ struct socket *swp_llp_give_back(struct swp_llp *llp)
 {
 	struct socket *sock = llp->sock;
 
-	swp_llp_unhook(llp);
+	unhook(llp);
 	lock_sock(sock->sk);
 	sock_valbool_flag(sock->sk, SOCK_URGINLINE, llp->saved_urginline);
 	release_sock(sock->sk);
@@ -242,7 +242,7 @@ void swp_llp_get(struct swp_llp *llp)
 	kref_get(&llp->ref);
 }
 
-static void swp_llp_last_put(struct kref *ref)
+static void last_put(struct kref *ref)
 {
 	struct swp_llp *llp = container_of(ref, struct swp_llp, ref);
 
@@ -251,12 +251,12 @@ static void swp_llp_last_put(struct kref *ref)
 
 void swp_llp_put(struct swp_llp *llp)
 {
-	kref_put(&llp->ref, swp_llp_last_put);
+	kref_put(&llp->ref, last_put);
 }
 
 /* Socket lock held. */
-static void swp_llp_new_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
-			      void *owner)
+static void new_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
+		      void *owner)
 {
 	llp->ops = ops;
 	llp->owner = owner;
@@ -272,7 +272,7 @@ void swp_llp_set_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 		       void *owner)
 {
 	lock_sock(llp->sk);
-	swp_llp_new_owner(llp, ops, owner);
+	new_owner(llp, ops, owner);
 	release_sock(llp->sk);
 }
 
@@ -284,7 +284,7 @@ int swp_llp_give(struct swp_llp *llp, const struct swp_llp_ops *ops,
 	lock_sock(llp->sk);
 	ret = take(arg);
 	if (!ret)
-		swp_llp_new_owner(llp, ops, owner);
+		new_owner(llp, ops, owner);
 	release_sock(llp->sk);
 	return ret;
 }
@@ -307,10 +307,10 @@ void swp_llp_shutdown(struct swp_llp *llp)
 {
 	struct swp_fin fin;
 
-	swp_fin_due(llp->sk, &fin);
+	fin_due(llp->sk, &fin);
 	/* fails only when there is no connection left to shut down */
 	kernel_sock_shutdown(llp->sock, SHUT_WR);
-	swp_fin_ensure(llp->sk, &fin);
+	fin_ensure(llp->sk, &fin);
 }
 
 void swp_llp_abort(struct swp_llp *llp)
@@ -507,13 +507,13 @@ void swp_llp_unlock(struct swp_llp *llp)
 
 /* Addresses ---------------------------------------------------------------- */
 
-static int swp_addr_len(const struct sockaddr_storage *a)
+static int addr_len(const struct sockaddr_storage *a)
 {
 	return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
 					  sizeof(struct sockaddr_in);
 }
 
-static void swp_addr_clear_port(struct sockaddr_storage *a)
+static void addr_clear_port(struct sockaddr_storage *a)
 {
 	if (a->ss_family == AF_INET6)
 		((struct sockaddr_in6 *)a)->sin6_port = 0;
@@ -522,7 +522,7 @@ static void swp_addr_clear_port(struct sockaddr_storage *a)
 }
 
 /* ::ffff:a.b.c.d at a dual-stack listener is an IPv4 connection. */
-static void swp_addr_unmap(struct sockaddr_storage *a)
+static void addr_unmap(struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
 	struct sockaddr_in in = { .sin_family = AF_INET };
@@ -548,8 +548,8 @@ int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
 	ret = kernel_getpeername(llp->sock, (struct sockaddr *)remote);
 	if (ret < 0)
 		return ret;
-	swp_addr_unmap(local);
-	swp_addr_unmap(remote);
+	addr_unmap(local);
+	addr_unmap(remote);
 	if (ifindex)
 		*ifindex = READ_ONCE(llp->sk->sk_bound_dev_if);
 	return 0;
@@ -557,8 +557,8 @@ int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
 
 /* Active side -------------------------------------------------------------- */
 
-static int swp_sock_open(struct net *net, int family, int tos,
-			 struct socket **sockp)
+static int open_sock(struct net *net, int family, int tos,
+		     struct socket **sockp)
 {
 	struct socket *sock;
 	int ret;
@@ -590,14 +590,14 @@ struct swp_llp *swp_llp_open(struct net *net,
 	struct swp_llp *llp;
 	int ret;
 
-	ret = swp_sock_open(net, local->ss_family, tos, &sock);
+	ret = open_sock(net, local->ss_family, tos, &sock);
 	if (ret)
 		return ERR_PTR(ret);
-	ret = kernel_bind(sock, swp_sockaddr_arg(local), swp_addr_len(local));
+	ret = kernel_bind(sock, swp_sockaddr_arg(local), addr_len(local));
 	if (ret == -EADDRINUSE) {
-		swp_addr_clear_port(&any_port);
+		addr_clear_port(&any_port);
 		ret = kernel_bind(sock, swp_sockaddr_arg(&any_port),
-				  swp_addr_len(&any_port));
+				  addr_len(&any_port));
 	}
 	if (ret) {
 		sock_release(sock);
@@ -612,7 +612,7 @@ struct swp_llp *swp_llp_open(struct net *net,
 int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote)
 {
 	return kernel_connect(llp->sock, swp_sockaddr_arg(remote),
-			      swp_addr_len(remote), O_NONBLOCK);
+			      addr_len(remote), O_NONBLOCK);
 }
 
 int swp_llp_connect_result(struct swp_llp *llp)
@@ -672,7 +672,7 @@ int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len, size_t *sent)
 	return min(ret, 0);
 }
 
-static int swp_llp_read(struct swp_llp *llp, void *buf, size_t len, int flags)
+static int read_some(struct swp_llp *llp, void *buf, size_t len, int flags)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
 	struct kvec iov = { .iov_base = buf, .iov_len = len };
@@ -683,14 +683,14 @@ static int swp_llp_read(struct swp_llp *llp, void *buf, size_t len, int flags)
 
 int swp_llp_recv(struct swp_llp *llp, void *buf, size_t len)
 {
-	return swp_llp_read(llp, buf, len, 0);
+	return read_some(llp, buf, len, 0);
 }
 
 int swp_llp_peek(struct swp_llp *llp)
 {
 	u8 octet;
 
-	return swp_llp_read(llp, &octet, 1, MSG_PEEK);
+	return read_some(llp, &octet, 1, MSG_PEEK);
 }
 
 /* Listening side ----------------------------------------------------------- */
@@ -699,7 +699,7 @@ int swp_llp_peek(struct swp_llp *llp)
  * Called without the lock of the listening socket.  A connection that was not
  * accepted yet inherits this callback, but not sk_user_data.
  */
-static void swp_lls_data_ready(struct sock *sk)
+static void on_connection(struct sock *sk)
 {
 	struct swp_lls *lls;
 
@@ -720,7 +720,7 @@ int swp_lls_open(struct swp_lls *lls, struct net *net,
 	struct sock *sk;
 	int ret;
 
-	ret = swp_sock_open(net, local->ss_family, tos, &sock);
+	ret = open_sock(net, local->ss_family, tos, &sock);
 	if (ret)
 		return ret;
 	sk = sock->sk;
@@ -732,7 +732,7 @@ int swp_lls_open(struct swp_lls *lls, struct net *net,
 		release_sock(sk);
 	}
 #endif
-	ret = kernel_bind(sock, swp_sockaddr_arg(local), swp_addr_len(local));
+	ret = kernel_bind(sock, swp_sockaddr_arg(local), addr_len(local));
 	if (ret)
 		goto err_release;
 
@@ -742,7 +742,7 @@ int swp_lls_open(struct swp_lls *lls, struct net *net,
 	write_lock_bh(&sk->sk_callback_lock);
 	lls->saved_data_ready = sk->sk_data_ready;
 	__rcu_assign_sk_user_data_with_flags(sk, lls, SK_USER_DATA_NOCOPY);
-	sk->sk_data_ready = swp_lls_data_ready;
+	sk->sk_data_ready = on_connection;
 	write_unlock_bh(&sk->sk_callback_lock);
 
 	ret = kernel_listen(sock, backlog);
@@ -776,7 +776,7 @@ void swp_lls_close(struct swp_lls *lls)
 struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 {
 	/* first of all, lest there is none once the connection is taken */
-	struct swp_llp *llp = swp_llp_alloc();
+	struct swp_llp *llp = alloc_llp();
 	struct socket *sock;
 	struct sock *sk;
 	int ret;
@@ -793,7 +793,7 @@ struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 	write_lock_bh(&sk->sk_callback_lock);
 	sk->sk_data_ready = lls->saved_data_ready;
 	write_unlock_bh(&sk->sk_callback_lock);
-	swp_llp_wrap(llp, sock);
+	wrap(llp, sock);
 	return llp;
 }
 
