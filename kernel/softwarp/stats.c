@@ -91,23 +91,43 @@ static void add_qp(const struct swp_qp *qp, u64 *sum)
 		sum[i] += READ_ONCE(s->v[i]);
 }
 
+/* What does not belong to QPs that there are */
+static void sum_up(const struct swp_device *dev, u64 *sum)
+{
+	int cpu, i;
+
+	for (i = 0; i < SWP_STAT_COUNT; i++) {
+		sum[i] = 0;
+		for_each_possible_cpu(cpu)
+			sum[i] += per_cpu_ptr(dev->stats, cpu)->v[i];
+	}
+}
+
+void swp_port_sums(struct swp_device *dev, u64 *sum)
+{
+	struct swp_qp *qp;
+	unsigned long idx;
+	int i;
+
+	sum_up(dev, sum);
+	xa_lock_bh(&dev->qps);
+	xa_for_each(&dev->qps, idx, qp)
+		for (i = 0; i < SWP_STAT_QP_COUNT; i++)
+			sum[i] += READ_ONCE(qp->stats.v[i]);
+	xa_unlock_bh(&dev->qps);
+}
+
 int swp_get_port_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		       u32 port, int index)
 {
 	struct swp_device *dev = to_swp_dev(ibdev);
 	struct swp_qp *qp;
 	unsigned long idx;
-	int cpu, i;
+	int i;
 
 	if (!port)
 		return -EOPNOTSUPP;
-	for (i = 0; i < SWP_STAT_COUNT; i++) {
-		u64 sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += per_cpu_ptr(dev->stats, cpu)->v[i];
-		stats->value[i] = sum;
-	}
+	sum_up(dev, stats->value);
 	xa_lock_bh(&dev->qps);
 	for (i = 0; i < SWP_STAT_QP_COUNT; i++)
 		stats->value[i] -= dev->apart.v[i];

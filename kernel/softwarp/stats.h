@@ -77,6 +77,9 @@ void swp_stat_terminate(struct swp_device *dev, bool sent,
 	this_cpu_add((dev)->stats->v[SWP_STAT_##id], (n))
 #define swp_stat_inc(dev, id)	swp_stat_add(dev, id, 1)
 
+/* All that a device has counted since it was made: SWP_STAT_COUNT values */
+void swp_port_sums(struct swp_device *dev, u64 *sum);
+
 /* Verbs */
 struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port);
 struct rdma_hw_stats *swp_alloc_qp_stats(void);

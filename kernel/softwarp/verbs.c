@@ -13,6 +13,7 @@
 #include "counter.h"
 #include "device.h"
 #include "iwcm.h"
+#include "pma.h"
 #include "qp.h"
 #include "restrack.h"
 #include "verbs.h"
@@ -740,6 +741,7 @@ const struct ib_device_ops swp_dev_ops = {
 	.post_recv = post_recv,
 	.post_send = post_send,
 	.post_srq_recv = swp_post_srq_recv,
+	.process_mad = swp_process_mad,
 	.query_device = query_device,
 	.query_gid = query_gid,
 	.query_pkey = query_pkey,

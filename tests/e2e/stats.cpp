@@ -2,6 +2,7 @@
 /* What the rdma tool shows. */
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -153,6 +154,44 @@ TEST(Stats, CountersOfSingleQpsAndThePort) {
     once("unbound");
     must_shell(fmt::format("rdma statistic qp bind link {} lqpn {}", link, pair.c().qp()->qp_num));
     once("bound to another");
+}
+
+/* What monitoring reads of each port: the same, in words of four octets */
+TEST(Stats, PortCounters) {
+    const std::string base = fmt::format("/sys/class/infiniband/{}/ports/1/", config().dev);
+    auto value = [&](const std::string &name) {
+        std::ifstream file(base + name);
+        uint64_t number = 0;
+        EXPECT_TRUE(file >> number) << name;
+        return number;
+    };
+    const std::pair<const char *, const char *> same[] = {
+        {"port_xmit_packets", "tx_fpdu"},
+        {"port_rcv_packets", "rx_fpdu"},
+        {"port_xmit_data", "tx_bytes"},
+        {"port_rcv_data", "rx_bytes"},
+    };
+    Pair pair;
+    uint64_t packets = value("counters/port_xmit_packets");
+    must_shell(fmt::format("rdma statistic qp bind link {}/1 lqpn {}", config().dev,
+                           pair.c().qp()->qp_num));
+    for (uint64_t i = 0; i < 20; i++)
+        expect_works(pair, i);
+    EXPECT_GE(value("counters/port_xmit_packets"), packets + 20);
+    EXPECT_EQ(value("counters/unicast_xmit_packets"), value("counters/port_xmit_packets"));
+    EXPECT_EQ(value("counters/multicast_rcv_packets"), 0U);
+    /* sysfs keeps the others for 10 ms */
+    usleep(20000);
+    for (auto &[pma, own] : same) {
+        uint64_t octets = std::string(own).ends_with("bytes") ? 4 : 1;
+        EXPECT_EQ(value(std::string("counters/") + pma),
+                  value(std::string("hw_counters/") + own) / octets)
+            << pma;
+    }
+    EXPECT_EQ(value("counters/port_rcv_errors"), value("hw_counters/rx_crc_errors") +
+                                                     value("hw_counters/rx_marker_errors") +
+                                                     value("hw_counters/rx_protocol_errors"));
+    EXPECT_EQ(value("counters/port_xmit_wait"), value("hw_counters/tx_stalls"));
 }
 
 TEST(Stats, ResourcesShow) {
