@@ -915,8 +915,14 @@ static void tcp_destroy(struct sdp_link *link)
 		ib_drain_qp(link->qp);
 		ib_destroy_qp(link->qp);
 	}
-	/* nothing comes any more; what there was, it has taken */
-	flush_work(&link->cq_work);
+	/*
+	 * Nothing comes any more.  Who has taken the last of it may have used up its
+	 * budget by that, and the work item looks in vain, be it once more.
+	 */
+	while (atomic_read(&link->cq_events)) {
+		flush_work(&link->cq_work);
+		usleep_range(10, 100);
+	}
 	if (link->cq)
 		ib_destroy_cq(link->cq);
 	if (link->startup)
