@@ -529,9 +529,12 @@ TEST_P(Wakes, HerdOfClients) {
                 if (!here)
                     return errno;
                 uint8_t c = static_cast<uint8_t>(i * 10 + j), answer = 0;
-                if (::send(here.get(), &c, 1, 0) != 1 || ::recv(here.get(), &answer, 1, 0) < 0)
+                if (::send(here.get(), &c, 1, 0) != 1)
                     return errno;
-                if (answer != c)
+                ssize_t got = ::recv(here.get(), &answer, 1, 0);
+                if (got < 0)
+                    return errno;
+                if (got != 1 || answer != c)
                     return -1;
             }
             return 0;
