@@ -349,11 +349,17 @@ TEST_P(Auto, AnswerIsStale) {
     listener.reset();
     Counters before = counters();
     listener = auto_listener(port);
-    Fd here = make_auto(SOCK_NONBLOCK);
-    ASSERT_EQ(connect_to(here, name_of(listener)), EINPROGRESS);
-    uint16_t told = name_of(here).port();
-    ASSERT_EQ(events(here, POLLOUT, 10000), POLLOUT);
-    set_nonblocking(here, false);
+    /* the port that the program is told of at once, and is to keep */
+    uint16_t told = 0;
+    auto connect = [&] {
+        Fd fd = make_auto(SOCK_NONBLOCK);
+        EXPECT_EQ(connect_to(fd, name_of(listener)), EINPROGRESS);
+        told = name_of(fd).port();
+        EXPECT_EQ(events(fd, POLLOUT, 10000), POLLOUT);
+        set_nonblocking(fd, false);
+        return fd;
+    };
+    Fd here = connect();
     Fd there = accepted(listener);
     expect_sdp(here);
     EXPECT_EQ(name_of(here).port(), told);
@@ -366,11 +372,7 @@ TEST_P(Auto, AnswerIsStale) {
     there.reset();
     listener.reset();
     listener = tcp_listener(port);
-    here = make_auto(SOCK_NONBLOCK);
-    ASSERT_EQ(connect_to(here, name_of(listener)), EINPROGRESS);
-    told = name_of(here).port();
-    ASSERT_EQ(events(here, POLLOUT, 10000), POLLOUT);
-    set_nonblocking(here, false);
+    here = connect();
     there = accepted(listener);
     expect_tcp(here, SDP_INFO_REASON_DENIED);
     EXPECT_EQ(peer_of(there).port(), told);
