@@ -199,6 +199,7 @@ static void nudge(struct timer_list *t)
 		if (sdp_credits_left(&link->conn.credits) < 3)
 			trace_sdp_credit(link, true);
 		sdp_conn_probe(&link->conn);
+		sdp_link_starves(link);
 	} else if (link->phase == SDP_LINK_TCP) {
 		sdp_link_event(link, SDP_EV_TCP);
 	}
@@ -680,7 +681,8 @@ int sdp_link_make_qp(struct sdp_link *link)
 	struct sdp_device *dev = link->dev;
 	struct ib_qp_init_attr attr = {
 		.cap = {
-			.max_send_wr = SDP_TX_SLOTS + 1,
+			/* a probe, and the drain */
+			.max_send_wr = SDP_TX_SLOTS + 2,
 			.max_recv_wr = SDP_RX_BUFS + 1,
 			.max_recv_sge = 1,
 		},

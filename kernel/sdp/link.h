@@ -54,8 +54,8 @@
 #define SDP_TX_QUIET	7
 /* With their headers; what a request to the device has room for anyway */
 #define SDP_TX_INLINE	160
-/* Completions of one link: its messages both ways, and those of the drains */
-#define SDP_CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 2)
+/* Completions of one link: its messages both ways, a probe, and those of the drains */
+#define SDP_CQES	(SDP_RX_BUFS + SDP_TX_SLOTS + 3)
 /* Pieces of memory that one message is put together from */
 #define SDP_TX_PIECES	9
 /* Pieces that wait to be sent; a power of two */
@@ -64,6 +64,10 @@
 #define SDP_ABORT_TIME	(5 * HZ)
 /* Between two questions for credit, and what waits for more does so no longer */
 #define SDP_NUDGE_TIME	(HZ / 5)
+/* From the beginning of starvation to the first probe; then twice that, and so on */
+#define SDP_PROBE_TIME	HZ
+/* Between two probes, at most */
+#define SDP_PROBE_MOST	(120 * HZ)
 
 enum sdp_phase {
 	SDP_LINK_TCP,
@@ -211,6 +215,11 @@ struct sdp_link {
 	u16 tx_large;			/* of these, with large messages */
 	u16 tx_quiet;			/* of these, the last ones; nobody tells of them */
 	bool tx_inline;			/* the device can do such */
+	bool starved;			/* what waits to be sent lacks credit ... */
+	unsigned long starved_at;	/* ... since then, in jiffies */
+	unsigned long probe_time;	/* from then until the next probe, in jiffies */
+	bool probing;			/* the last one has not completed */
+	struct ib_cqe probe;
 	bool fin_waits;			/* until the device has none */
 	u8 pump;			/* enum sdp_pump */
 	u32 pushers;			/* processes that sleep in send(); see ... */
@@ -343,6 +352,14 @@ void sdp_link_up(struct sdp_link *link);
 void sdp_link_down(struct sdp_link *link, int error);
 void sdp_link_pump(struct sdp_link *link);
 void sdp_link_send(struct sdp_link *link, const struct sdp_out *out);
+/*
+ * sdp_link_starves - the nudge timer has expired; does the peer still exist?
+ * A sender without credit may have nothing unacknowledged, so TCP would not notice
+ * that the peer has gone.  As TCP does with a window of zero, the link probes, at
+ * intervals that double; TCP_USER_TIMEOUT ends it, whether the peer answers or not.
+ * Under link->lock, which is released meanwhile.
+ */
+void sdp_link_starves(struct sdp_link *link);
 /*
  * sdp_link_push_begin - the caller is about to sleep until there is room, or
  *			 link->push_due

@@ -674,6 +674,16 @@ static bool is_quiet(const struct sdp_link *link, const struct sdp_out *out)
 	       link->conn.state == SDP_OPEN && !link->orphan && !link->pushers;
 }
 
+static void set_starved(struct sdp_link *link, bool starved)
+{
+	lockdep_assert_held(&link->lock);
+	if (starved && !link->starved) {
+		link->starved_at = jiffies;
+		link->probe_time = SDP_PROBE_TIME;
+	}
+	link->starved = starved;
+}
+
 /* A slot, and the octets that the message has.  Under link->lock. */
 static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 {
@@ -691,6 +701,8 @@ static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 	link->tx_next = (link->tx_next + 1) % SDP_TX_SLOTS;
 	link->tx_busy++;
 	link->tx_large += is_large(tx);
+	if (out->msg.payload)
+		set_starved(link, false);
 	tx->covers = quiet ? 0 : link->tx_quiet + 1;
 	link->tx_quiet = quiet ? link->tx_quiet + 1 : 0;
 	return tx;
@@ -798,6 +810,13 @@ void sdp_link_send(struct sdp_link *link, const struct sdp_out *out)
 /* Messages without a pause; then the work item has its turn. */
 #define PUMP_BUDGET	64
 
+static void send_failed(struct sdp_link *link, enum ib_wc_status status)
+{
+	if (status != IB_WC_WR_FLUSH_ERR)
+		sdp_link_abort(link, status == IB_WC_RETRY_EXC_ERR ? ETIMEDOUT :
+								     ECONNRESET);
+}
+
 /* Does it have something to say, and may? */
 static bool next(struct sdp_link *link, struct sdp_queue *q, struct sdp_out *out)
 {
@@ -822,6 +841,64 @@ static void nudge_later(struct sdp_link *link)
 		sdp_link_later(link, SDP_NUDGE_TIME);
 }
 
+static void probe_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct sdp_link *link = container_of(wc->wr_cqe, struct sdp_link, probe);
+
+	spin_lock_bh(&link->lock);
+	link->probing = false;
+	spin_unlock_bh(&link->lock);
+	if (wc->status)
+		send_failed(link, wc->status);
+}
+
+/*
+ * An RDMA Write of no octets needs no credit and no STag (RFC 5041 section 5.3), and
+ * the peer's program does not see it; but its end has to acknowledge it.
+ */
+static void probe(struct sdp_link *link)
+{
+	struct ib_rdma_wr wr = {
+		.wr.wr_cqe = &link->probe,
+		.wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.send_flags = IB_SEND_SIGNALED,
+	};
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	link->probe.done = probe_done;
+	link->probing = true;
+	link->pump = SDP_PUMP_RUNS;
+	/* as for messages: probe_done() may be called from within */
+	spin_unlock(&link->lock);
+	ret = ib_post_send(link->qp, &wr.wr, NULL);
+	spin_lock(&link->lock);
+	link->pump = SDP_PUMP_IDLE;
+	if (ret)
+		sdp_link_down(link, -ret);
+}
+
+void sdp_link_starves(struct sdp_link *link)
+{
+	unsigned long passed = jiffies - link->starved_at;
+	u32 limit = 0;
+
+	lockdep_assert_held(&link->lock);
+	if (!link->starved)
+		return;
+	if (link->sk)
+		limit = READ_ONCE(inet_csk(link->sk)->icsk_user_timeout);
+	if (limit && passed >= msecs_to_jiffies(limit)) {
+		sdp_link_down(link, ETIMEDOUT);
+		return;
+	}
+	if (passed < link->probe_time || link->probing ||
+	    link->pump != SDP_PUMP_IDLE)
+		return;
+	link->probe_time = passed + min_t(unsigned long, passed, SDP_PROBE_MOST);
+	probe(link);
+}
+
 /* What waits for credit, or for more octets, does so no longer than that. */
 static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 {
@@ -831,6 +908,7 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 	if (link->phase != SDP_LINK_UP)
 		return;
 	starved = sdp_conn_starved(&link->conn, q);
+	set_starved(link, starved);
 	/* what has left goes on when that is told */
 	if (!starved && (!q->octets || link->tx_busy > link->tx_quiet ||
 			 q->partial))
@@ -847,6 +925,7 @@ static bool left_to_others(struct sdp_link *link)
 	if (link->phase != SDP_LINK_UP || link->tx_busy == SDP_TX_SLOTS ||
 	    !sdp_credits_allow(&link->conn.credits, true))
 		return false;
+	set_starved(link, false);
 	switch (sdp_push_by(in_serving_softirq(), link->queue_octets,
 			    link->sk ? link->pushers : 0, link->push_due)) {
 	case SDP_PUSH_WAKE:
@@ -939,9 +1018,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	unmap(link, tx);
 	atomic_add(payload, &link->tx_done);
 	if (wc->status) {
-		if (wc->status != IB_WC_WR_FLUSH_ERR)
-			sdp_link_abort(link, wc->status == IB_WC_RETRY_EXC_ERR ?
-					     ETIMEDOUT : ECONNRESET);
+		send_failed(link, wc->status);
 		return;
 	}
 	spin_lock_bh(&link->lock);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -228,6 +229,59 @@ TEST_P(Carrier, TimeoutOfASender) {
     EXPECT_EQ(errno, ETIMEDOUT);
     EXPECT_EQ(events(l.app, POLLIN | POLLOUT), POLLIN | POLLOUT | POLLHUP);
     EXPECT_EQ(ERRNO_OF(::send(l.app.get(), "x", 1, 0)), EPIPE);
+}
+
+/* A number in /proc/sys for as long as this lives */
+class Sysctl {
+  public:
+    Sysctl(std::string path, int value) : path_(std::move(path)) {
+        std::ifstream(path_) >> before_;
+        std::ofstream(path_) << value;
+    }
+    ~Sysctl() { std::ofstream(path_) << before_; }
+    Sysctl(const Sysctl &) = delete;
+    Sysctl &operator=(const Sysctl &) = delete;
+
+  private:
+    std::string path_;
+    int before_ = 0;
+};
+
+/* As much as goes; then all of it is acknowledged, and something waits. */
+static void fill_until_acknowledged(const Fd &app) {
+    fill(app);
+    EXPECT_TRUE(eventually([&] { return info_of(app.get()).tcpi_unacked == 0; }));
+    set_nonblocking(app, false);
+}
+
+/* Its peer is there, and takes nothing: that is limited as well, tcp(7). */
+TEST_P(Carrier, UserTimeoutOfAFullPeer) {
+    Loose l = loose(true);
+    give(l.app, IPPROTO_TCP, TCP_USER_TIMEOUT, 1500);
+    fill_until_acknowledged(l.app);
+    expect_timeout(l.app);
+}
+
+/* A full peer that is no more, with nothing that it would have to acknowledge */
+TEST_P(Carrier, FullPeerVanishes) {
+    Sysctl retries("/proc/sys/net/ipv4/tcp_retries2", 2);
+    Loose l = loose(false);
+    fill_until_acknowledged(l.app);
+    vanish(l.other());
+    expect_timeout(l.app);
+}
+
+/* Probes of a full peer end neither the connection nor what it carries. */
+TEST_P(Carrier, FullPeerIsProbed) {
+    Pair p = connected();
+    size_t sent = fill(p.here);
+    uint32_t before = info_of(p.there.get()).tcpi_segs_in;
+    usleep(1800000);
+    EXPECT_GT(info_of(p.there.get()).tcpi_segs_in, before);
+    EXPECT_EQ(events(p.here, POLLOUT | POLLIN), 0);
+    EXPECT_TRUE(receive(p.there, sent) == repeated(sent));
+    EXPECT_TRUE(send_all(p.there, pattern(1000)));
+    EXPECT_EQ(receive(p.here, 1000), pattern(1000));
 }
 
 TEST_P(Carrier, SynCount) {
