@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Making and unmaking links, see link.h.
- */
+/* Set-up and teardown of links, see link.h. */
 #include <linux/slab.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -26,7 +24,7 @@ static void timer(struct timer_list *t);
 static void nudge(struct timer_list *t);
 static void cq_work(struct work_struct *work);
 
-/* Life ---------------------------------------------------------------------------- */
+/* Lifetime and timers ------------------------------------------------------ */
 
 struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 			      const struct sdp_carrier_ops *ops)
@@ -95,7 +93,7 @@ void sdp_link_event(struct sdp_link *link, enum sdp_event event)
 static void set_timer(struct sdp_link *link, unsigned long time)
 {
 	lockdep_assert_held(&link->lock);
-	/* who dismantles it does not come back for timers */
+	/* dismantle() stops the timers only once */
 	if (link->phase == SDP_LINK_DOWN)
 		return;
 	sdp_link_get(link);
@@ -129,8 +127,8 @@ static void stop_timer(struct sdp_link *link, struct timer_list *t)
 }
 
 /*
- * Without a program a link has as long as TCP's FIN-WAIT-2 takes, or as is set,
- * from the last time that something has left.
+ * An orphan has as long as TCP's FIN-WAIT-2 takes, or as is configured, from
+ * the last time that it has sent octets.
  */
 static void set_orphan_timer(struct sdp_link *link)
 {
@@ -154,7 +152,9 @@ static void setup_timeout(struct sdp_link *link)
 	sdp_link_down(link, link->open ? ECONNRESET : ETIMEDOUT);
 }
 
-/* Behind our DisConn an abort is said first, and has some time of its own. */
+/*
+ * After our DisConn, first send AbortConn, which has a time limit of its own.
+ */
 static void give_up(struct sdp_link *link)
 {
 	bool said = link->conn.state == SDP_ABORTING;
@@ -208,7 +208,7 @@ static void nudge(struct timer_list *t)
 	sdp_link_put(link);
 }
 
-/* What is seen of it ------------------------------------------------------------------ */
+/* The state as users see it ------------------------------------------------ */
 
 static const u8 phases[] = {
 	[SDP_LINK_TCP] = SDP_INFO_TCP,
@@ -238,7 +238,7 @@ u8 sdp_link_state(const struct sdp_link *link)
 		return SDP_INFO_MOVING;
 	if (link->phase == SDP_LINK_UP)
 		return states[link->conn.state];
-	/* with rdma_cm there is but one question and one answer */
+	/* rdma_cm has one request and one reply: the latter is HelloAck */
 	if (link->phase == SDP_LINK_START && link->ops == &sdp_carrier_cm)
 		return SDP_INFO_HELLO_ACK;
 	return phases[link->phase];
@@ -261,9 +261,9 @@ void sdp_link_fault(struct sdp_link *link, enum sdp_fault fault)
 	trace_sdp_fault(link, fault);
 }
 
-/* What becomes of it ---------------------------------------------------------------- */
+/* Changes of state --------------------------------------------------------- */
 
-/* The same stream, by another carrier */
+/* The stream goes on over another carrier. */
 static void moved(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
@@ -284,7 +284,7 @@ void sdp_link_up(struct sdp_link *link)
 		return;
 	}
 	WRITE_ONCE(link->open, true);
-	/* pairs with decided(): what was negotiated is seen as well */
+	/* pairs with decided(), which then sees what was negotiated as well */
 	smp_store_release(&link->phase, SDP_LINK_UP);
 	sdp_link_stated(link);
 	stop_timer(link, &link->timer);
@@ -295,8 +295,9 @@ void sdp_link_up(struct sdp_link *link)
 }
 
 /*
- * The program is told once; before it wakes, everything is as it has to be.  Where
- * TCP is to be tried it is not told of an end before it was up.
+ * Report the end to the program once; all of its state is set before it wakes.
+ * With an attempt that may fall back to TCP, an end before UP is reported to
+ * the attempt instead.
  */
 static void tell_over(struct sdp_link *link, u8 phase)
 {
@@ -312,7 +313,7 @@ static void tell_over(struct sdp_link *link, u8 phase)
 	}
 	if (tell)
 		sdp_sock_over(link->sk, link);
-	/* who sees the phase sees the errno */
+	/* pairs with decided(), sdp_stream_poll(): @phase comes after sk_err */
 	smp_store_release(&link->phase, phase);
 	if (!tell)
 		return;
@@ -367,8 +368,8 @@ void sdp_link_act(struct sdp_link *link, u32 actions)
 }
 
 /*
- * A peer that takes little at a time can keep what nobody has for long.  So they
- * have a limit, as TCP's have, and behind it there is no farewell.
+ * A slow peer can keep a closed connection for long.  So orphans are limited,
+ * as TCP's are; those above the limit are reset without AbortConn.
  */
 static atomic_t orphans;
 
@@ -421,12 +422,12 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 	spin_unlock_bh(&link->lock);
 }
 
-/* Completions of our own device ---------------------------------------------------------- */
+/* Completions of our own device -------------------------------------------- */
 
-/* Completions without a pause; a peer may send as fast as they are taken. */
+/* Completions at a time: a peer may send as fast as they are handled */
 #define CQ_BUDGET	64
 
-/* False: there may be more, and no event tells of it. */
+/* False: the budget is used up; there may be more, without an event. */
 static bool take_all(struct ib_cq *cq)
 {
 	int left = CQ_BUDGET;
@@ -447,8 +448,9 @@ static bool take_all(struct ib_cq *cq)
 }
 
 /*
- * By the one context that takes completions, in their order, with softirqs off: it
- * is that until link->cq_events is 0, or hands the duty on to the work item.
+ * Handle completions, in order, with softirqs off.  Only the context that has
+ * raised link->cq_events from 0 runs this, until the counter is 0 again or it
+ * passes the duty on to the work item.
  */
 static void answer_events(struct sdp_link *link)
 {
@@ -475,8 +477,9 @@ static void cq_work(struct work_struct *work)
 }
 
 /*
- * Who comes meanwhile has the one who is at it look once more.  That may be itself:
- * what it takes may be answered, which completes.
+ * If a context is already handling completions, the counter makes it look once
+ * more.  That context may be this one: an answer to a message may complete at
+ * once.
  */
 static void on_completion(struct ib_cq *cq, void *ctx)
 {
@@ -487,8 +490,8 @@ static void on_completion(struct ib_cq *cq, void *ctx)
 }
 
 /*
- * A softirq to poll it in, as the core's queues have one, would be the greater part
- * of a small message.
+ * Not ib_alloc_cq(): polling in a softirq, as the core does it, would cost more
+ * than the rest of a small message.
  */
 static int create_cq(struct sdp_link *link)
 {
@@ -502,7 +505,7 @@ static int create_cq(struct sdp_link *link)
 	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
 }
 
-/* MPA, by softwarp -------------------------------------------------------------------- */
+/* MPA's start-up, by softwarp ---------------------------------------------- */
 
 static void on_request(void *ctx, const struct swp_startup_peer *peer)
 {
@@ -519,14 +522,14 @@ static void on_done(void *ctx, int status, const struct swp_startup_peer *peer)
 
 static void on_disconnect(void *ctx)
 {
-	/* what the peer has sent is not all taken in yet; closed() follows */
+	/* not all that the peer has sent is processed yet; closed() follows */
 }
 
 static void on_closed(void *ctx, int error)
 {
 	struct sdp_link *link = ctx;
 
-	/* TCP has given up; all else is the peer's doing, whatever it is called */
+	/* here TCP has given up; the peer is the cause of all other errors */
 	if (error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH)
 		WRITE_ONCE(link->lost, -error);
 	sdp_link_event(link, SDP_EV_CLOSED);
@@ -539,7 +542,7 @@ static const struct swp_startup_ops ops = {
 	.closed = on_closed,
 };
 
-/* Section 8.1.1: who has received the last streaming octet initiates. */
+/* Section 8.1.1: the receiver of the last streaming octet is the initiator. */
 static int start_mpa(struct sdp_link *link)
 {
 	struct swp_startup_param p = {
@@ -562,7 +565,7 @@ static int start_mpa(struct sdp_link *link)
 	return 0;
 }
 
-/* The socket beneath, while it is ours ------------------------------------------------- */
+/* TCP's socket, while it is ours ------------------------------------------- */
 
 static void tcp_event(struct sock *sk)
 {
@@ -586,7 +589,10 @@ void sdp_link_hook(struct sdp_link *link)
 	write_unlock_bh(&sk->sk_callback_lock);
 }
 
-/* tcp_event() does not run any more, and may not: others hang theirs to it next */
+/*
+ * Afterwards tcp_event() neither runs nor can run: the device installs its own
+ * callbacks next.
+ */
 static void unhook(struct sdp_link *link)
 {
 	struct sock *sk = link->tcp->sk;
@@ -612,10 +618,10 @@ static int names(struct sdp_link *link)
 {
 	int ret = 0;
 
-	/* the program goes by those that it knows */
+	/* a move: the program keeps the addresses that it knows */
 	if (link->open)
 		return 0;
-	/* that of a connector was known before */
+	/* a connector's own address was set by connect() */
 	if (!link->connector)
 		ret = kernel_getsockname(link->tcp,
 					 (struct sockaddr *)&link->local);
@@ -627,7 +633,7 @@ static int names(struct sdp_link *link)
 	return ret < 0 ? ret : 0;
 }
 
-/* Set-up --------------------------------------------------------------------------------- */
+/* Set-up ------------------------------------------------------------------- */
 
 int sdp_link_join(struct sdp_link *link, struct sdp_device *dev)
 {
@@ -672,7 +678,7 @@ static int tcp_create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 	ret = api->prompt(qp);
 	if (ret)
 		return ret;
-	/* programs share the device with what the kernel does over it */
+	/* this QP counts against the user's limits at the device */
 	return api->owned_by(qp, link->seen.uid) ? -ENOBUFS : 0;
 }
 
@@ -695,7 +701,7 @@ int sdp_link_make_qp(struct sdp_link *link)
 	ret = sdp_device_depths(dev, &ird, &ord);
 	if (ret)
 		return ret;
-	/* one is for the headers */
+	/* one SGE is for the header */
 	sges = min_t(u32, dev->ib->attrs.max_send_sge, SDP_TX_PIECES + 1);
 	if (sges < 2 || dev->ib->attrs.max_qp_wr < attr.cap.max_recv_wr)
 		return -ENETUNREACH;
@@ -724,7 +730,7 @@ static int say_hello(struct sdp_link *link)
 
 	sdp_hello_make(&link->offer, &hello);
 	sdp_encode(link->layout, &hello, link->hello);
-	/* nothing was sent before it, so there is room for all of it */
+	/* nothing was sent before, so there is room for all of it */
 	ret = kernel_sendmsg(link->tcp, &msg, &iov, 1, iov.iov_len);
 	if (ret >= 0)
 		ret = ret == sizeof(link->hello) ? 0 : -ENOBUFS;
@@ -732,7 +738,7 @@ static int say_hello(struct sdp_link *link)
 	return ret;
 }
 
-/* TCP is connected, or the Hello is there: everything else is to be made. */
+/* TCP is connected, or Hello is here: find the device and create the rest. */
 static int prepare(struct sdp_link *link)
 {
 	struct sock *sk = link->tcp->sk;
@@ -744,7 +750,7 @@ static int prepare(struct sdp_link *link)
 	return ret ?: sdp_link_make_qp(link);
 }
 
-/* From here on the socket is the device's. */
+/* Start MPA, which takes over TCP's socket. */
 static int start(struct sdp_link *link)
 {
 	int ret = 0;
@@ -770,21 +776,21 @@ static int tcp_connected(struct sdp_link *link)
 
 	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
 		return 0;
-	/* connect() has failed, and is to be tried again */
+	/* connect() has failed; SDP_EV_MOVE retries it */
 	if (READ_ONCE(link->move) == SDP_MOVE_BOUND)
 		return 0;
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return sock_error(sk) ?: -ECONNREFUSED;
 	trace_sdp_setup(link, SDP_STEP_TCP, 0);
-	/* a move has a limit as a whole */
+	/* a move as a whole is limited by leave() in move.c */
 	if (!link->open)
 		sdp_link_limit_setup(link);
 	return prepare(link) ?: say_hello(link) ?: start(link);
 }
 
 /*
- * Exactly the 32 octets of the Hello are read; what follows is MPA's.  1: they
- * are all there, 0: not yet, or an error
+ * Read exactly the 32 octets of the Hello; what follows is MPA's.  1: all are
+ * there, 0: not yet, or a negative errno
  */
 static int read_hello(struct sdp_link *link)
 {
@@ -792,7 +798,7 @@ static int read_hello(struct sdp_link *link)
 	struct kvec iov;
 	int ret;
 
-	/* to the end of what is there: an end of the stream is told only once */
+	/* read until EAGAIN: the end of the stream raises only one event */
 	while (link->hello_got < sizeof(link->hello)) {
 		iov.iov_base = link->hello + link->hello_got;
 		iov.iov_len = sizeof(link->hello) - link->hello_got;
@@ -833,7 +839,7 @@ static int hear_hello(struct sdp_link *link)
 	ret = prepare(link);
 	if (ret)
 		return ret;
-	/* with the depths that the device has */
+	/* only now, because link->offer has the depths of the device */
 	if (sdp_hello_check(&link->offer, &hello, &terms))
 		return bad_hello(link);
 	trace_sdp_setup(link, SDP_STEP_HELLO_TAKEN, 0);
@@ -845,7 +851,7 @@ static int hear_hello(struct sdp_link *link)
 	return start(link);
 }
 
-/* MPA's start-up is over. */
+/* MPA's start-up has ended: UP for the acceptor, ACK for the connector. */
 static int started(struct sdp_link *link)
 {
 	struct sdp_out out = { .solicited = true };
@@ -868,16 +874,16 @@ static int started(struct sdp_link *link)
 	return 0;
 }
 
-/* The end ------------------------------------------------------------------------------------ */
+/* The end ------------------------------------------------------------------ */
 
-/* All that has come is taken in first, so that a DisConn before it counts. */
+/* First process all that was received, so that a DisConn among it counts. */
 static void stream_closed(struct sdp_link *link)
 {
 	u32 actions;
 
 	if (link->qp)
 		ib_drain_qp(link->qp);
-	/* by a peer that has our SuspCommAck, and need not wait for us to do it */
+	/* a peer that has our SuspCommAck may close before SDP_EV_MOVE */
 	if (test_and_clear_bit(SDP_EV_MOVE, &link->events)) {
 		sdp_move_event(link);
 		if (READ_ONCE(link->phase) != SDP_LINK_UP)
@@ -898,7 +904,7 @@ static void tcp_close_stream(struct sdp_link *link)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
 
-	/* our DisConn may be on its way to the device, which would refuse it then */
+	/* else the device would refuse a DisConn that is being posted */
 	sdp_link_quiesce(link);
 	if (link->qp && ib_modify_qp(link->qp, &attr, IB_QP_STATE))
 		sdp_link_abort(link, link->error);
@@ -918,8 +924,9 @@ static void tcp_destroy(struct sdp_link *link)
 		ib_destroy_qp(link->qp);
 	}
 	/*
-	 * Nothing comes any more.  Who has taken the last of it may have used up its
-	 * budget by that, and the work item looks in vain, be it once more.
+	 * No completion follows any more.  The last one may have used up the
+	 * budget of answer_events(): then cq_work is queued or about to be, and
+	 * must run once more before the CQ goes, even though it finds nothing.
 	 */
 	while (atomic_read(&link->cq_events)) {
 		flush_work(&link->cq_work);
@@ -949,14 +956,14 @@ void sdp_link_leave(struct sdp_link *link)
 	sdp_device_put(dev);
 }
 
-/* Nothing of the device, and nothing of TCP's, is left after this. */
+/* The last work item: afterwards nothing of the device and of TCP is left. */
 static void dismantle(struct work_struct *work)
 {
 	struct sdp_link *link = container_of(work, struct sdp_link, end);
 
 	sdp_seen_hide(&link->seen);
 	sdp_link_quiesce(link);
-	/* nobody sets them again */
+	/* phase DOWN keeps them from being set again */
 	stop_timer(link, &link->timer);
 	stop_timer(link, &link->nudge);
 	sdp_link_leave(link);
@@ -964,15 +971,15 @@ static void dismantle(struct work_struct *work)
 	uncount_orphan(link);
 	sdp_listener_lost(link);
 	sdp_sock_unlinked(link);
-	/* that of sdp_link_start() */
+	/* the reference of sdp_link_start() */
 	sdp_link_put(link);
 }
 
-/* What a program is told of a set-up that failed */
+/* The errno that a program gets when set-up fails */
 static int set_up_error(int ret)
 {
 	switch (ret) {
-	case -EPROTO:		/* not SDP, or not by the rules */
+	case -EPROTO:		/* no SDP, or against its rules */
 	case -EBADMSG:
 	case -ENOTCONN:
 	case -EPIPE:
@@ -1013,11 +1020,11 @@ static void work(struct work_struct *work)
 
 	if (READ_ONCE(link->phase) != SDP_LINK_DOWN) {
 		ret = link->ops->step(link);
-		/* a program that was connected knows of no set-up */
+		/* after a move fails, the errno of a connected program */
 		error = READ_ONCE(link->open) ? ECONNRESET : -set_up_error(ret);
 		if (ret)
 			sdp_link_abort(link, error);
-		/* before its end, which may have come already */
+		/* the listener goes first: the end may have come already */
 		sdp_listener_look(link);
 		if (test_and_clear_bit(SDP_EV_PUMP, &link->events))
 			go_on(link);
@@ -1030,7 +1037,7 @@ static void work(struct work_struct *work)
 	}
 	if (!link->ending && READ_ONCE(link->phase) == SDP_LINK_DOWN) {
 		link->ending = true;
-		/* with the reference of sdp_link_start() */
+		/* passes on the reference of sdp_link_start() */
 		queue_work(end_wq, &link->end);
 	}
 	sdp_link_put(link);
@@ -1038,15 +1045,15 @@ static void work(struct work_struct *work)
 
 void sdp_link_start(struct sdp_link *link)
 {
-	/* given back when nothing is left of it */
+	/* put by dismantle() */
 	sdp_link_get(link);
-	/* the others know their ends already */
+	/* carriers other than TCP have set both addresses already */
 	sdp_seen_show(&link->seen, link->ops == &sdp_carrier_tcp ?
 				   link->tcp->sk : NULL);
-	/* who can do without it does not wait as long as TCP would */
+	/* only a connector without fallback waits as long as TCP does */
 	if (!link->connector || link->attempt)
 		sdp_link_limit_setup(link);
-	/* from here on it may end at any time */
+	/* from here on events may come, and end the link at any time */
 	if (link->tcp)
 		sdp_link_hook(link);
 }
@@ -1054,9 +1061,9 @@ void sdp_link_start(struct sdp_link *link)
 int sdp_link_init(void)
 {
 	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_UNBOUND, 0);
-	/* one of its own: programs can hold the locks of their listeners for long */
+	/* separate: a program can hold its listener's socket lock for long */
 	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
-	/* and one for ends: a peer can make a queue pair's take seconds */
+	/* separate: a peer can make the end of a queue pair take seconds */
 	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
 	if (sdp_wq && sdp_listen_wq && end_wq)
 		return 0;
@@ -1072,10 +1079,10 @@ int sdp_link_init(void)
 void sdp_link_exit(void)
 {
 	destroy_workqueue(sdp_listen_wq);
-	/* what ends there is queued here */
+	/* links that the listeners have ended are queued here */
 	drain_workqueue(sdp_wq);
 	destroy_workqueue(end_wq);
 	destroy_workqueue(sdp_wq);
-	/* links are freed by RCU */
+	/* links are freed by kfree_rcu() */
 	rcu_barrier();
 }
