@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Messages on their way between a link's queue pair and its socket, see link.h.
- */
+/* Messages between a link's queue pair and its socket, see link.h. */
 #include <linux/highmem.h>
 #include <linux/slab.h>
 #include <net/sock.h>
@@ -38,7 +36,7 @@ static int room_alloc(struct sdp_room *room, u32 size)
 	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	void *octets;
 
-	/* a program can do with less, and does not wait for memory to be sorted */
+	/* a program can do with less, and must not wait for compaction */
 	if (size > SDP_RX_FIRST_SIZE)
 		gfp |= __GFP_NORETRY;
 	octets = alloc_pages_exact(size, gfp);
@@ -100,7 +98,7 @@ static int post(struct sdp_link *link, struct sdp_rx *rx)
 	return ib_post_recv(link->qp, &wr, NULL);
 }
 
-/* Of the carrier before, and read */
+/* Free a buffer of an earlier carrier that the program has read. */
 static void drop_kept(struct sdp_link *link, struct sdp_rx *rx)
 {
 	lockdep_assert_held(&link->lock);
@@ -111,7 +109,7 @@ static void drop_kept(struct sdp_link *link, struct sdp_rx *rx)
 	link->kept = NULL;
 }
 
-/* Spare memory is this buffer's, in place of less that it has. */
+/* Replace the memory of a buffer by a larger spare one, if there is any. */
 static int exchange(struct sdp_link *link, struct sdp_rx *rx)
 {
 	struct sdp_room *next;
@@ -149,8 +147,8 @@ static void repost(struct sdp_link *link, struct sdp_rx *rx)
 }
 
 /*
- * ChRcvBuf: a smaller size has no use for us, a larger one is the program's
- * decision, with the memory that it may have.
+ * ChRcvBuf: a smaller size is of no use to us.  A larger one waits until the
+ * program reads, because the socket must be able to pay for it.
  */
 static void asked_to_resize(struct sdp_link *link)
 {
@@ -163,13 +161,13 @@ static void asked_to_resize(struct sdp_link *link)
 		sdp_resize_answer(r, r->own, link->conn.credits.posted);
 }
 
-/* The size that all buffers can have without more than the program may use */
+/* The largest size for all buffers within the program's memory limits, or 0 */
 static u32 affordable(const struct sock *sk, u32 wish)
 {
 	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_rmem[2]);
 	u32 size;
 
-	/* what a socket has is not asked back, so nobody is given more now */
+	/* nothing takes memory back from sockets, so give no more now */
 	if (sk_under_memory_pressure(sk))
 		return 0;
 	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
@@ -177,11 +175,11 @@ static u32 affordable(const struct sock *sk, u32 wish)
 	size = min_t(u32, wish,
 		     sdp_tunable(sock_net(sk), SDP_RX_SIZE_MAX));
 	size = min_t(u32, size, max(most, 0) / SDP_RX_BUFS);
-	/* as large as what the pages for it are */
+	/* a multiple of the pages that it is made of */
 	return round_down(size, SDP_RX_FIRST_SIZE);
 }
 
-/* Those that were not in use yet are from now on. */
+/* Post the buffers that have not been in use yet. */
 static void begin_to_use(struct sdp_link *link)
 {
 	struct sdp_rx *rx;
@@ -194,17 +192,19 @@ static void begin_to_use(struct sdp_link *link)
 	}
 }
 
-/* What growing is to lead to: so many new buffers of that size; false: nothing */
+/*
+ * Decide number and size of buffers to allocate; false: there is nothing to do.
+ */
 static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
 		 u32 *count, u32 *size)
 {
 	const struct sdp_resize *r = &link->conn.resize;
 
 	lockdep_assert_held(&link->lock);
-	/* nobody would give it back if the socket had been disconnected meanwhile */
+	/* else nothing uncharges it: the socket was disconnected meanwhile */
 	if (link->phase != SDP_LINK_UP || link->sk != sk)
 		return false;
-	/* those of the last time may not all be in use yet, or not be told of */
+	/* buffers of the last time may be unused, or not announced yet */
 	if (link->spares || r->answer || link->kept_count)
 		return false;
 	*size = max(affordable(sk, r->wish), r->own);
@@ -213,7 +213,7 @@ static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
 	return *count || r->wish;
 }
 
-/* Memory may have no stretches of that size, and shorter ones. */
+/* Allocate smaller buffers if contiguous memory of this size is missing. */
 static struct sdp_room *alloc_most(u32 count, u32 *size, u32 own)
 {
 	struct sdp_room *rooms;
@@ -253,7 +253,7 @@ bool sdp_link_grow(struct sdp_link *link, struct sock *sk, bool stuck)
 	}
 	spin_lock_bh(&link->lock);
 	if (link->phase == SDP_LINK_UP) {
-		/* one that came meanwhile is for the next time */
+		/* a new wish that came meanwhile is for the next time */
 		if (r->wish == wish) {
 			WRITE_ONCE(link->grow, false);
 			sdp_resize_answer(r, size, link->conn.credits.posted);
@@ -295,7 +295,7 @@ static void take_hello_ack(struct sdp_link *link, struct sdp_rx *rx, u32 len)
 	sdp_link_pump(link);
 }
 
-/* After each change of link->urgent */
+/* To be called after each change of link->urgent */
 static void mark(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
@@ -307,7 +307,7 @@ static bool urgent_is_inline(const struct sdp_link *link)
 	return link->sk && sock_flag(link->sk, SOCK_URGINLINE);
 }
 
-/* What flags say of octets out of band, before the payload can be read */
+/* Process the flags for octets out of band, before the payload can be read. */
 static void take_urgent(struct sdp_link *link, const struct sdp_rx *rx,
 			const struct sdp_msg *msg, u32 actions)
 {
@@ -334,12 +334,12 @@ static void take_urgent(struct sdp_link *link, const struct sdp_rx *rx,
 		sdp_sock_urgent(link->sk);
 }
 
-/* Small octets that may be moved, so that not each few use a buffer */
+/* Payload up to this size may be moved, so that it does not occupy a buffer */
 #define JOIN_MOST	(SDP_RX_FIRST_SIZE / 4)
 
 /*
- * When buffers get scarce because the program does not read: the payload goes
- * behind that of the newest buffer, if there is room for it.  True: @rx is free.
+ * When buffers get scarce because the program does not read, append a small
+ * payload to that of the newest buffer, if there is room.  True: @rx is free.
  */
 static bool join(struct sdp_link *link, const struct sdp_rx *rx)
 {
@@ -356,14 +356,14 @@ static bool join(struct sdp_link *link, const struct sdp_rx *rx)
 	end = last->off + last->len;
 	if (rx->len > last->room.size - end)
 		return false;
-	/* a program that copies from it now takes what was there before */
+	/* a program that copies from it now takes only what was there before */
 	memcpy(page_address(last->room.page) + end,
 	       page_address(rx->room.page) + rx->off, rx->len);
 	last->len += rx->len;
 	return true;
 }
 
-/* Octets for the program; true: @rx is free again. */
+/* Give payload to the program.  True: @rx is free again. */
 static bool deliver(struct sdp_link *link, struct sdp_rx *rx)
 {
 	bool joined = join(link, rx);
@@ -402,7 +402,7 @@ static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 		actions = sdp_conn_take(&link->conn, &msg, invalidated);
 		trace_resize(link, false, &msg);
 	}
-	/* rdma_cm does not connect from the port that the peer looks for */
+	/* over rdma_cm the next connection could not come from the same port */
 	if ((actions & SDP_DO_SUSPEND) && link->ops != &sdp_carrier_tcp)
 		actions |= sdp_conn_fault(&link->conn, SDP_FAULT_UNEXPECTED);
 	if (link->conn.fault && !before)
@@ -430,21 +430,21 @@ static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 	sdp_link_pump(link);
 }
 
-/* With rdma_cm a message can be here before the event that says we are connected. */
+/* With rdma_cm a message can precede the event that says we are connected. */
 static void take_too_early(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 			   bool invalidated)
 {
 	lockdep_assert_held(&link->lock);
 	if (link->connector) {
-		/* HelloAck comes by that event */
+		/* that event brings HelloAck, which must be processed first */
 		rx->len = len;
 		rx->invalidated = invalidated;
 		list_add_tail(&rx->entry, &link->rx_early);
 		return;
 	}
-	/* who says that has our HelloAck */
+	/* the peer sends only after it has received our HelloAck */
 	sdp_link_up(link);
-	/* and the listener is told */
+	/* have the work item report it to the listener */
 	sdp_link_event(link, SDP_EV_PUMP);
 	take(link, rx, len, invalidated);
 }
@@ -470,7 +470,7 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status) {
 		if (wc->status == IB_WC_LOC_LEN_ERR)
 			sdp_link_fault(link, SDP_FAULT_SIZE);
-		/* the end of the stream is told by the device itself */
+		/* flushes: the device itself reports the end of the stream */
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
 			sdp_link_abort(link, ECONNRESET);
 		return;
@@ -489,7 +489,7 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_unlock_bh(&link->lock);
 }
 
-/* True: the buffer is free again. */
+/* True: the buffer is used up and reposted, or freed. */
 static bool consume(struct sdp_link *link, struct sdp_rx *rx, u32 octets)
 {
 	lockdep_assert_held(&link->lock);
@@ -571,13 +571,13 @@ bool sdp_link_queue(struct sdp_link *link, struct page *page, u32 off, u32 len)
 	return true;
 }
 
-/* Several segments of TCP's, on most links */
+/* More than two of TCP's segments on most links */
 static bool is_large(const struct sdp_tx *tx)
 {
 	return tx->payload > 2 * (1500 - 52);
 }
 
-/* What one message can be made of */
+/* The octets that one message can have */
 static struct sdp_queue offered(struct sdp_link *link)
 {
 	struct sdp_queue q = {};
@@ -586,15 +586,15 @@ static struct sdp_queue offered(struct sdp_link *link)
 	for (i = 0; i < link->queue_count && i < link->tx_pieces; i++)
 		q.octets += queued(link, i)->len;
 	/*
-	 * What it cannot hold waits anyway.  Nagle's rule waits for a message that
-	 * is on its way; here for a large one only, whose ACK comes
-	 * soon.  TCP delays that of a small one, with nothing to say for us, and
-	 * small octets gather all the same when credits run short: then the
-	 * program that reads sets the pace.
+	 * If more is queued than one message can hold, send.  Otherwise Nagle's
+	 * rule applies, but only while a large message is in flight, whose ACK
+	 * comes soon.  TCP delays the ACK of a small one because we have
+	 * nothing to send.  Small octets gather anyway when credits run short:
+	 * then the reading program sets the pace.
 	 */
 	q.partial = q.octets < link->queue_octets ||
 		    (!link->more && (link->nodelay || !link->tx_large));
-	/* it may have to go out of band */
+	/* keep back the last octet, which may have to go out of band */
 	if (link->urgents && q.octets && q.octets == link->queue_octets &&
 	    sdp_conn_sends(&link->conn))
 		q.octets--;
@@ -661,8 +661,9 @@ static int map(struct sdp_link *link, struct sdp_tx *tx, struct ib_sge *sge)
 }
 
 /*
- * Will nobody tell that it has left?  Until one comes of which that is told its
- * octets may be the program's charge: few, and none that somebody waits for.
+ * Whether this message can be posted unsignaled.  Until the next signaled one
+ * completes, the socket may stay charged for its octets.  So they must be few,
+ * and nothing may wait for their completion.
  */
 static bool is_quiet(const struct sdp_link *link, const struct sdp_out *out)
 {
@@ -684,7 +685,7 @@ static void set_starved(struct sdp_link *link, bool starved)
 	link->starved = starved;
 }
 
-/* A slot, and the octets that the message has.  Under link->lock. */
+/* Fill the next slot with a message's header and payload.  Under link->lock. */
 static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 {
 	struct sdp_tx *tx = &link->tx[link->tx_next];
@@ -708,7 +709,7 @@ static struct sdp_tx *prepare(struct sdp_link *link, const struct sdp_out *out)
 	return tx;
 }
 
-/* A small one, whose completion would be one of a queue that is flushed. */
+/* Post a small message inline, unsignaled: it completes only when flushed. */
 static int hand_over_quietly(struct sdp_link *link, struct sdp_tx *tx,
 			     const struct sdp_out *out)
 {
@@ -740,7 +741,7 @@ static int hand_over_quietly(struct sdp_link *link, struct sdp_tx *tx,
 	return ib_post_send(link->qp, &wr, NULL);
 }
 
-/* To the device, which may transmit it right away */
+/* Post to the device, which may transmit at once; without link->lock */
 static int hand_over(struct sdp_link *link, struct sdp_tx *tx,
 		     const struct sdp_out *out)
 {
@@ -775,7 +776,7 @@ static int hand_over(struct sdp_link *link, struct sdp_tx *tx,
 	return ret;
 }
 
-/* It has left, or the link is over. */
+/* Count the message, or take the link down after an error. */
 static void handed_over(struct sdp_link *link, const struct sdp_out *out, int ret)
 {
 	lockdep_assert_held(&link->lock);
@@ -791,7 +792,7 @@ static void send_unlocked(struct sdp_link *link, const struct sdp_out *out)
 	int ret;
 
 	lockdep_assert_held(&link->lock);
-	/* others need not wait for TCP's transmitting */
+	/* do not hold the lock while TCP transmits */
 	spin_unlock(&link->lock);
 	ret = hand_over(link, tx, out);
 	spin_lock(&link->lock);
@@ -807,7 +808,7 @@ void sdp_link_send(struct sdp_link *link, const struct sdp_out *out)
 	sdp_link_pump(link);
 }
 
-/* Messages without a pause; then the work item has its turn. */
+/* Messages at a time; the work item sends the rest */
 #define PUMP_BUDGET	64
 
 static void send_failed(struct sdp_link *link, enum ib_wc_status status)
@@ -817,15 +818,16 @@ static void send_failed(struct sdp_link *link, enum ib_wc_status status)
 								     ECONNRESET);
 }
 
-/* Does it have something to say, and may? */
+/* Build the next message; false if there is none or it must not be sent now. */
 static bool next(struct sdp_link *link, struct sdp_queue *q, struct sdp_out *out)
 {
 	lockdep_assert_held(&link->lock);
 	if (link->phase != SDP_LINK_UP)
 		return false;
 	/*
-	 * Octets of two carriers before the next: a peer that goes on and on would
-	 * have a program that does not read keep any amount.
+	 * Do not move again while there is unread payload of an earlier
+	 * carrier: else a peer that keeps moving makes a program that does not
+	 * read keep any amount.
 	 */
 	if (link->conn.suspend_due && link->kept_count && !link->conn.abort_due)
 		return false;
@@ -853,8 +855,8 @@ static void probe_done(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /*
- * An RDMA Write of no octets needs no credit and no STag (RFC 5041 section 5.3), and
- * the peer's program does not see it; but its end has to acknowledge it.
+ * An RDMA Write of no octets needs neither credit nor an STag (RFC 5041 section
+ * 5.2), and the peer's program does not see it.  But TCP must get it acknowledged.
  */
 static void probe(struct sdp_link *link)
 {
@@ -869,7 +871,7 @@ static void probe(struct sdp_link *link)
 	link->probe.done = probe_done;
 	link->probing = true;
 	link->pump = SDP_PUMP_RUNS;
-	/* as for messages: probe_done() may be called from within */
+	/* the device may call probe_done() from within ib_post_send() */
 	spin_unlock(&link->lock);
 	ret = ib_post_send(link->qp, &wr.wr, NULL);
 	spin_lock(&link->lock);
@@ -899,7 +901,7 @@ void sdp_link_starves(struct sdp_link *link)
 	probe(link);
 }
 
-/* What waits for credit, or for more octets, does so no longer than that. */
+/* Set a timer for octets that wait for credit or for more octets. */
 static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 {
 	bool starved;
@@ -909,7 +911,7 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 		return;
 	starved = sdp_conn_starved(&link->conn, q);
 	set_starved(link, starved);
-	/* what has left goes on when that is told */
+	/* the completion of a signaled message calls sdp_link_pump() */
 	if (!starved && (!q->octets || link->tx_busy > link->tx_quiet ||
 			 q->partial))
 		return;
@@ -918,7 +920,7 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 	nudge_later(link);
 }
 
-/* True: whoever asks may forget it. */
+/* True: the sending is left to another context. */
 static bool left_to_others(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
@@ -933,7 +935,7 @@ static bool left_to_others(struct sdp_link *link)
 		sdp_sock_wake_writers(link->sk);
 		fallthrough;
 	case SDP_PUSH_WOKEN:
-		/* it may get no processor, or wait for the socket's lock */
+		/* it may get no CPU, or wait for the socket's lock */
 		nudge_later(link);
 		return true;
 	case SDP_PUSH_WORK:
@@ -974,7 +976,7 @@ void sdp_link_pump(struct sdp_link *link)
 	}
 	if (left_to_others(link))
 		return;
-	/* many small messages would cost more than few large ones */
+	/* few large messages cost less than many small ones */
 	if (link->phase == SDP_LINK_UP && sdp_conn_sends(&link->conn) &&
 	    link->queue_octets > 2 * (u64)link->conn.resize.peer)
 		sdp_resize_ask(&link->conn.resize, SDP_RX_SIZE);
@@ -996,7 +998,7 @@ void sdp_link_quiesce(struct sdp_link *link)
 	spin_lock_bh(&link->lock);
 	while (link->pump != SDP_PUMP_IDLE) {
 		spin_unlock_bh(&link->lock);
-		/* it has softirqs off, so that is soon */
+		/* the sender has softirqs off, so this does not take long */
 		usleep_range(10, 100);
 		spin_lock_bh(&link->lock);
 	}
@@ -1008,7 +1010,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	struct sdp_tx *tx = container_of(wc->wr_cqe, struct sdp_tx, cqe);
 	struct sdp_link *link = tx->link;
 	enum sdp_input input = SDP_IN_SAID_DONE;
-	/* the slot may be another message's as soon as it is free */
+	/* another message may use the slot as soon as it is free */
 	u32 payload = tx->payload;
 	bool large = is_large(tx);
 	u8 covers = tx->covers;
@@ -1036,7 +1038,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 		sdp_link_pump(link);
 	}
 	sk = link->sk;
-	/* who lingers waits for DisConn, and for what may be behind it */
+	/* SO_LINGER waits for DisConn and for all messages after it */
 	if (sk && (mid == SDP_MID_DISCONN || (link->orphan && !link->tx_busy)))
 		sk->sk_state_change(sk);
 	if (sk)
@@ -1049,7 +1051,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	sock_put(sk);
 }
 
-/* Memory -------------------------------------------------------------------------- */
+/* Memory ------------------------------------------------------------------- */
 
 static int alloc_rx(struct sdp_link *link)
 {
@@ -1094,7 +1096,7 @@ static int alloc_tx(struct sdp_link *link)
 
 		if (ib_dma_mapping_error(ib, dma))
 			return -ENOMEM;
-		/* from here on it is to be unmapped */
+		/* marks it as mapped for sdp_link_unmap() */
 		tx->hdr_dma = dma;
 		tx->link = link;
 	}
@@ -1131,9 +1133,9 @@ static void free_rx(struct sdp_rx *rx)
 }
 
 /*
- * The program may be reading, so that the octets stay where they are.  It goes on to
- * pay for all that there was; what comes in addition it is charged for when its
- * socket can be.
+ * The program may be reading, so unread payload stays where it is.  The socket
+ * remains charged for the old buffers.  The new ones are added to
+ * link->rx_more, which settle() charges when it can.
  */
 void sdp_link_keep(struct sdp_link *link)
 {
