@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Octets of connected sockets, see stream.h.
- */
+/* Data of connected sockets, see stream.h. */
 #include <asm/ioctls.h>
 #include <linux/random.h>
 #include <linux/sockios.h>
@@ -11,7 +9,7 @@
 #include "carrier.h"
 #include "stream.h"
 
-/* Copied before the device is given a look at it */
+/* Octets that are copied before the link is pumped */
 #define PUSH	(64U << 10)
 
 static bool ended(const struct sdp_link *link)
@@ -26,7 +24,7 @@ static bool is_up(const struct sdp_link *link)
 
 /* Sending ---------------------------------------------------------------------- */
 
-/* Room for a few octets at least; what has left is counted at once. */
+/* Sent octets count as room at once, before settle() uncharges them. */
 static bool has_room(const struct sock *sk, const struct sdp_link *link)
 {
 	int used = READ_ONCE(sk->sk_wmem_queued) - atomic_read(&link->tx_done);
@@ -54,7 +52,7 @@ static void push(struct sdp_link *link, bool more)
 	spin_unlock_bh(&link->lock);
 }
 
-/* The last octet of what is sent is to go out of band, and stays until then. */
+/* While link->urgents, the last octet stays queued: it may go out of band. */
 static void urgent_begins(struct sdp_link *link)
 {
 	spin_lock_bh(&link->lock);
@@ -73,8 +71,9 @@ static void urgent_ends(struct sdp_link *link, bool sent)
 }
 
 /*
- * 0: look again.  Where there is room and no memory for it, nobody tells when there
- * is: it is looked for after a while, and by each socket after another one.
+ * Wait for room; 0: try again.  If there is room but no memory, no event says
+ * when there is: then look again after a time that is random, to spread the
+ * sockets.
  */
 static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 {
@@ -84,7 +83,7 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	long step = *timeo, left;
 	int ret;
 
-	/* who does not wait is told by a signal, or by poll() */
+	/* callers that do not wait get SIGIO or poll() */
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	if (!*timeo)
@@ -102,13 +101,13 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	remove_wait_queue(sk_sleep(sk), &wait);
 	sdp_link_push_end(link);
 	if (*timeo != MAX_SCHEDULE_TIMEOUT)
-		/* what was sent meanwhile took time, too */
+		/* sdp_link_push_end() may have taken time to send */
 		*timeo -= min_t(long, *timeo,
 				max_t(long, step - left, jiffies - begin));
 	return ret < 0 ? ret : 0;
 }
 
-/* Some octets into the queue; how many, or an error */
+/* Copy some octets into the queue; returns how many, or a negative errno. */
 static int append(struct sock *sk, struct sdp_link *link, struct msghdr *msg)
 {
 	struct page_frag *frag = sk_page_frag(sk);
@@ -126,7 +125,7 @@ static int append(struct sock *sk, struct sdp_link *link, struct msghdr *msg)
 		return -EFAULT;
 	get_page(frag->page);
 	spin_lock_bh(&link->lock);
-	/* only this process adds to the queue, so there is room */
+	/* only the holder of the socket's lock adds to it: it has room */
 	queued = link->open &&
 		 sdp_link_queue(link, frag->page, frag->offset, copy);
 	spin_unlock_bh(&link->lock);
@@ -149,7 +148,7 @@ static int send_error(struct sock *sk, int flags)
 	return ret;
 }
 
-/* Octets that are on their way, or 0 and an error */
+/* Returns the octets queued, with an errno in *@error if not all were. */
 static int send_octets(struct sock *sk, struct sdp_link *link,
 		       struct msghdr *msg, int *error)
 {
@@ -164,7 +163,7 @@ static int send_octets(struct sock *sk, struct sdp_link *link,
 			break;
 		}
 		ret = 0;
-		/* no octets wait for the connection as others do */
+		/* a send of 0 octets waits for the connection, too */
 		if (!msg_data_left(msg) && (done || is_up(link)))
 			break;
 		ret = may_send(sk, link) ? append(sk, link, msg) : -EAGAIN;
@@ -179,7 +178,7 @@ static int send_octets(struct sock *sk, struct sdp_link *link,
 		}
 		if (ret != -EAGAIN)
 			break;
-		/* nothing may be held back for octets that cannot come */
+		/* do not hold anything back for octets that cannot come */
 		push(link, false);
 		ret = wait_to_send(sk, link, &timeo);
 		if (ret)
@@ -221,10 +220,10 @@ void sdp_stream_options(struct sock *sk, struct sdp_link *link)
 	spin_unlock_bh(&link->lock);
 }
 
-/* Until the next look whether TCP has its ACKs, of which nobody tells */
+/* Interval to look whether TCP has its ACKs, of which there is no event */
 #define LOOK_TIME	(HZ / 50)
 
-/* The peer has our DisConn and all else, or nothing leaves any more. */
+/* The peer has everything up to our DisConn, or nothing is sent any more. */
 static bool said_all(const struct sdp_link *link)
 {
 	switch (READ_ONCE(link->conn.state)) {
@@ -257,14 +256,14 @@ void sdp_stream_wait_close(struct sock *sk, struct sdp_link *link, long timeo)
 
 /* Receiving ---------------------------------------------------------------------- */
 
-/* Where the program reads on */
+/* Where the program continues to read */
 struct place {
-	struct sdp_rx *rx;	/* it stays until sdp_link_consume(); NULL: nothing */
-	u32 skip, octets;	/* of it: before the place, and those that come next */
-	bool urgent;		/* the first of these is out of band */
+	struct sdp_rx *rx;	/* held until sdp_link_consume(); or NULL */
+	u32 skip, octets;	/* in @rx: octets before, octets to read */
+	bool urgent;		/* the first octet to read is out of band */
 };
 
-/* Behind so many octets that were only looked at */
+/* Find the place after @skip octets that were peeked at. */
 static void look(struct sdp_link *link, u64 skip, struct place *p)
 {
 	struct sdp_rx *rx;
@@ -302,8 +301,9 @@ static bool at_mark(struct sdp_link *link, u64 skip)
 }
 
 /*
- * Octets for the program; 0: there are none, or an error.  @seen octets were
- * looked at, and stay.  One out of band at which it stands is left out.
+ * Copy octets to the program; returns how many, 0 if there are none, or a
+ * negative errno.  @seen counts them, for MSG_PEEK.  An octet out of band at
+ * the start is skipped.
  */
 static int copy_some(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		     size_t len, int flags, u32 *seen)
@@ -324,7 +324,7 @@ static int copy_some(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 
 	copied = min_t(size_t, len, p.octets);
 	if (!(flags & MSG_TRUNC))
-		/* never the page itself, as a pipe of 6.1 would have it */
+		/* never the page itself, which a pipe of 6.1 would take */
 		copied = copy_to_iter(page_address(p.rx->room.page) + p.rx->off +
 				      p.skip, copied, &msg->msg_iter);
 	sdp_link_consume(link, p.rx, peek ? 0 : copied);
@@ -338,15 +338,15 @@ static bool readable(const struct sdp_link *link, u32 target)
 }
 
 /*
- * Nothing more comes before some of it is read: a peer with payload keeps two
- * credits, and small messages use a buffer each.
+ * Nothing more comes before the program reads: a peer with payload keeps two
+ * credits, and each small message uses a buffer.
  */
 static bool full(const struct sdp_link *link)
 {
 	return READ_ONCE(link->rx_full) + 3 >= READ_ONCE(link->rx_count);
 }
 
-/* Who sees that, and only then looks for octets, has seen all that there are. */
+/* A caller that sees this and then looks for octets sees all that will come. */
 static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
 {
 	bool over = READ_ONCE(sk->sk_err) || ended(link) ||
@@ -358,8 +358,8 @@ static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
 }
 
 /*
- * There is nothing (more): 1 go on, 0 end, or an error that ends it, too.
- * @over: that was so before the octets were looked for
+ * Wait for octets: 1 look again, 0 or an errno: end the call
+ * @over: recv_ended() before the last look for octets
  */
 static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 			   u32 seen, bool over, long *timeo)
@@ -370,11 +370,11 @@ static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 	if (copied) {
 		if (over || !*timeo || signal_pending(current))
 			return 0;
-		/* @seen of them stay where they are */
+		/* MSG_PEEK leaves @seen octets in their buffers */
 		if (seen && full(link))
 			return sdp_link_grow(link, sk, true) ? 1 : 0;
 	} else {
-		/* an error behind the end is none of reading */
+		/* after the peer's end an error does not concern the reader */
 		ret = over && !READ_ONCE(link->eof) ? sock_error(sk) : 0;
 		if (ret)
 			return ret;
@@ -395,7 +395,7 @@ static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 	return ret < 0 ? ret : 1;
 }
 
-/* The octet out of band, which never waits; TCP's answers */
+/* MSG_OOB, which never waits; results are those of TCP */
 static int recv_urgent(struct sock *sk, struct sdp_link *link,
 		       struct msghdr *msg, size_t len, int flags)
 {
@@ -427,7 +427,7 @@ static int recv_urgent(struct sock *sk, struct sdp_link *link,
 	return 1;
 }
 
-/* Up to the mark, as TCP has it */
+/* Octets to read up to the mark, as with TCP */
 static int inq(const struct sock *sk, struct sdp_link *link)
 {
 	u64 octets;
@@ -441,7 +441,7 @@ static int inq(const struct sock *sk, struct sdp_link *link)
 	return octets;
 }
 
-/* TCP_INQ, and io_uring's wish to know */
+/* TCP_INQ, and io_uring's msg_get_inq */
 static void tell_inq(const struct sock *sk, struct sdp_link *link,
 		     struct msghdr *msg)
 {
@@ -450,7 +450,7 @@ static void tell_inq(const struct sock *sk, struct sdp_link *link,
 	if (!tcp_sk(sk)->recvmsg_inq && !msg->msg_get_inq)
 		return;
 	octets = inq(sk, link);
-	/* there is the end to be read */
+	/* the end of the stream can be read */
 	if (!octets && READ_ONCE(link->eof))
 		octets = 1;
 	msg->msg_inq = octets;
@@ -473,7 +473,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		return -EAGAIN;
 	if (flags & MSG_OOB)
 		return recv_urgent(sk, link, msg, len, flags);
-	/* who asks for no octets waits for one all the same */
+	/* a call for 0 octets waits for one, too */
 	while (len ? done < len : !readable(link, 1)) {
 		if (at_mark(link, peek ? seen : 0)) {
 			if (done)
@@ -507,7 +507,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 	return done ?: ret;
 }
 
-/* What there is to be seen --------------------------------------------------------- */
+/* poll and ioctl ----------------------------------------------------------- */
 
 static __poll_t poll_input(struct sock *sk, struct sdp_link *link)
 {
@@ -519,7 +519,7 @@ static __poll_t poll_input(struct sock *sk, struct sdp_link *link)
 		octets = link->rx_octets;
 		if (link->urgent.state == SDP_URGENT_THERE)
 			mask |= EPOLLPRI;
-		/* none of the stream's */
+		/* the octet out of band is not one of the stream */
 		if (!sock_flag(sk, SOCK_URGINLINE) &&
 		    !sdp_urgent_left(&link->urgent, sdp_link_position(link)))
 			octets--;
@@ -549,13 +549,13 @@ __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link)
 		} else {
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 			set_bit(SOCK_NOSPACE, &sock->flags);
-			/* pairs with the one in sk_write_space() */
+			/* pairs with the one in sk_stream_write_space() */
 			smp_mb__after_atomic();
 			if (has_room(sk, link))
 				mask |= EPOLLOUT | EPOLLWRNORM;
 		}
 	}
-	/* pairs with the one in sdp_sock_over() */
+	/* pairs with the release of link->phase in tell_over() */
 	smp_rmb();
 	if (READ_ONCE(sk->sk_err) ||
 	    !skb_queue_empty_lockless(&sk->sk_error_queue))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The octets of a connected socket: sending, receiving, what poll and ioctl say.
- * The socket is locked in all of these but sdp_stream_poll(); they return what
- * the system call does.
+ * Send, receive, poll and ioctl of a connected socket.  The socket is locked in
+ * all of these but sdp_stream_poll().  They return what the system call
+ * returns.
  */
 #ifndef SDP_STREAM_H
 #define SDP_STREAM_H
@@ -19,12 +19,12 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		    size_t len, int flags);
 /* Under RCU */
 __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link);
-/* -ENOIOCTLCMD: TCP's */
+/* -ENOIOCTLCMD: it is left to TCP */
 int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
 		     int __user *arg);
-/* TCP_NODELAY or TCP_CORK has changed. */
+/* Apply a change of TCP_NODELAY or TCP_CORK. */
 void sdp_stream_options(struct sock *sk, struct sdp_link *link);
-/* SO_LINGER: until the peer has all of it, or it is over */
+/* SO_LINGER: wait until the peer has everything, or the link is down */
 void sdp_stream_wait_close(struct sock *sk, struct sdp_link *link, long timeo);
 
 #endif /* SDP_STREAM_H */
