@@ -22,7 +22,7 @@
 #include "stream.h"
 #include "uapi/softwarp_sdp.h"
 
-/* A call goes on as TCP's, on the same socket; no errno */
+/* Result: continue the call as TCP's, on the same socket; not an errno */
 #define BY_TCP	1
 
 /* The link of a socket that the caller has locked, with a reference, or NULL */
@@ -46,14 +46,14 @@ static struct sdp_listener *listener_of(struct sock *sk)
 					      lockdep_sock_is_held(sk)) : NULL;
 }
 
-/* connect() is, by what.  Else what has become of it is there to be seen. */
+/* connect() has not chosen SDP or TCP yet; if false, its outcome is visible. */
 static bool is_undecided(const struct sdp_sock *ss)
 {
 	/* pairs with the release in sdp_sock_attempt() */
 	return smp_load_acquire(&ss->undecided);
 }
 
-/* All of its calls are TCP's. */
+/* All calls of the socket go to TCP. */
 static bool is_tcp(const struct sock *sk)
 {
 	const struct sdp_sock *ss = sdp_sk(sk);
@@ -71,7 +71,7 @@ struct sdp_listener *sdp_sock_listener(struct sock *sk)
 	return ss ? rcu_dereference(ss->listener) : NULL;
 }
 
-/* From now on, for which there is a reason; with NONE: not any more */
+/* Make the socket TCP's for a reason, or with NONE no longer TCP's. */
 static void be_tcp(struct sock *sk, u8 reason)
 {
 	struct sdp_sock *ss = sdp_sk(sk);
@@ -83,9 +83,9 @@ static void be_tcp(struct sock *sk, u8 reason)
 	WRITE_ONCE(ss->tcp, !!reason);
 }
 
-/* Memory ------------------------------------------------------------------------ */
+/* Memory ------------------------------------------------------------------- */
 
-/* The receive buffers of a link, for as long as the socket has one */
+/* Charge the receive buffers of a link, for as long as the socket has it. */
 static int charge(struct sock *sk)
 {
 	if (!__sk_mem_schedule(sk, SDP_LINK_COST, SK_MEM_RECV))
@@ -95,8 +95,8 @@ static int charge(struct sock *sk)
 }
 
 /*
- * Octets that have left are not the socket's any more, and what has come in addition
- * is.  Locked, or in softirq.
+ * Uncharge sent octets, and charge buffers that a move has added.  With the
+ * socket locked, or in softirq with its slock.
  */
 static void settle(struct sock *sk)
 {
@@ -127,7 +127,7 @@ static void settle(struct sock *sk)
 void sdp_sock_sent(struct sock *sk)
 {
 	bh_lock_sock(sk);
-	/* else who has it does that when it lets go of it */
+	/* else release_cb() does it when the socket is unlocked */
 	if (!sock_owned_by_user(sk))
 		settle(sk);
 	bh_unlock_sock(sk);
@@ -151,7 +151,7 @@ static void release_cb(struct sock *sk)
 	sdp_tcp_prot(sk)->release_cb(sk);
 }
 
-/* Links ----------------------------------------------------------------------------- */
+/* Links -------------------------------------------------------------------- */
 
 void sdp_sock_up(struct sock *sk, struct sdp_link *link)
 {
@@ -171,7 +171,7 @@ void sdp_sock_eof(struct sock *sk)
 
 void sdp_sock_urgent(struct sock *sk)
 {
-	/* accept() may be giving it its file */
+	/* accept() may be attaching the file */
 	read_lock_bh(&sk->sk_callback_lock);
 	sk_send_sigurg(sk);
 	read_unlock_bh(&sk->sk_callback_lock);
@@ -180,7 +180,7 @@ void sdp_sock_urgent(struct sock *sk)
 void sdp_sock_over(struct sock *sk, struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
-	/* of a reset behind the end of the peer's octets only who sends learns */
+	/* after the peer's end of stream, only a sender sees a reset */
 	if (link->error == ECONNRESET && link->eof &&
 	    !(sk->sk_shutdown & SEND_SHUTDOWN))
 		WRITE_ONCE(sk->sk_err, EPIPE);
@@ -198,14 +198,17 @@ void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link)
 	sk_wake_async(sk, SOCK_WAKE_WAITD, POLL_HUP);
 }
 
-/* Under link->lock as well, because the link does the same. */
+/* Under link->lock as well, because the link changes sk_shutdown, too. */
 static void shut(struct sock *sk, struct sdp_link *link, u8 mask)
 {
 	lockdep_assert_held(&link->lock);
 	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | mask);
 }
 
-/* More than TCP begins with: it has a window to learn from, we have buffers. */
+/*
+ * Room for a full message in each slot.  TCP starts with less, and learns from
+ * its window, which we do not have.
+ */
 static void grow_sndbuf(struct sock *sk)
 {
 	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
@@ -216,7 +219,7 @@ static void grow_sndbuf(struct sock *sk)
 		   max(sk->sk_sndbuf, min_t(int, most, SDP_TX_SLOTS * SDP_RX_SIZE)));
 }
 
-/* Give a locked socket its link; takes over the reference. */
+/* Attach a link to a locked socket; takes over the reference if it succeeds. */
 static int attach(struct sock *sk, struct sdp_link *link)
 {
 	struct sdp_sock *ss = sdp_sk(sk);
@@ -234,7 +237,7 @@ static int attach(struct sock *sk, struct sdp_link *link)
 	rcu_assign_pointer(ss->link, link);
 	sdp_link_skip(link);
 	sdp_link_pump(link);
-	/* of one that was ready for a while */
+	/* an accepted link may have changed while it waited */
 	if (link->eof)
 		sdp_sock_eof(sk);
 	if (link->phase == SDP_LINK_DOWN || link->error) {
@@ -246,7 +249,7 @@ static int attach(struct sock *sk, struct sdp_link *link)
 	return 0;
 }
 
-/* The other way; the device must be done with it, or with its sending at least. */
+/* Undo attach(), of a link that is down or was not started. */
 static void detach(struct sock *sk)
 {
 	struct sdp_sock *ss = sdp_sk(sk);
@@ -263,11 +266,11 @@ static void detach(struct sock *sk)
 	link->charged = 0;
 	sk_wmem_queued_add(sk, -sk->sk_wmem_queued);
 	sdp_link_put(link);
-	/* the caller has another one */
+	/* not the last one: the caller has another one */
 	sock_put(sk);
 }
 
-/* The last of a socket whose program has closed it */
+/* Free a socket that the program has closed. */
 static void bury(struct sock *sk)
 {
 	lock_sock(sk);
@@ -299,12 +302,12 @@ static int init(struct sock *sk)
 	struct sdp_sock *ss;
 	int ret;
 
-	/* before anything can be sent: it is what packets carry */
+	/* before anything can be sent: packets carry it */
 	sk->sk_protocol = IPPROTO_TCP;
 	ret = sdp_tcp_prot(sk)->init(sk);
 	if (ret)
 		return ret;
-	/* octets are copied */
+	/* no zero-copy: octets are copied */
 	if (sk->sk_socket)
 		clear_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags);
 	ss = kzalloc(sizeof(*ss), GFP_KERNEL_ACCOUNT);
@@ -327,7 +330,7 @@ static void destroy(struct sock *sk)
 	sdp_tcp_prot(sk)->destroy(sk);
 }
 
-/* Take the listener from a locked socket; sdp_listener_close() is the caller's. */
+/* Detach the listener of a locked socket; the caller has to close it. */
 static struct sdp_listener *take_listener(struct sock *sk)
 {
 	struct sdp_listener *l = listener_of(sk);
@@ -343,7 +346,7 @@ static struct sdp_listener *take_listener(struct sock *sk)
 	return l;
 }
 
-/* The socket may have ceased to listen, or is closed. */
+/* Close the listener if the socket is closed or does not listen any more. */
 static void stop_listening(struct sock *sk, bool closing)
 {
 	struct sdp_listener *l = NULL;
@@ -355,7 +358,7 @@ static void stop_listening(struct sock *sk, bool closing)
 	if (!l)
 		return;
 	sdp_listener_close(l);
-	/* who was woken before has seen a listener still */
+	/* waiters woken earlier have still seen a listener */
 	if (!closing)
 		sk->sk_state_change(sk);
 }
@@ -377,7 +380,7 @@ static void close(struct sock *sk, long timeout)
 	spin_lock_bh(&link->lock);
 	shut(sk, link, SHUTDOWN_MASK);
 	spin_unlock_bh(&link->lock);
-	/* RFC 2525 2.17, as TCP does: what was not read is a reason to abort */
+	/* RFC 2525 2.17, as TCP does: unread octets cause an abort */
 	sdp_link_orphan(link, READ_ONCE(link->rx_octets) ||
 			(sock_flag(sk, SOCK_LINGER) && !sk->sk_lingertime));
 	if (timeout)
@@ -396,12 +399,12 @@ static void close(struct sock *sk, long timeout)
 	sdp_link_put(link);
 }
 
-/* SO_KEEPALIVE, which is set behind this; the socket is locked. */
+/* SO_KEEPALIVE, called before it is set; the socket is locked. */
 static void keepalive(struct sock *sk, int on)
 {
 	struct sdp_link *link = link_of(sk);
 
-	/* a program of BPF must not sleep: the next octets that are sent will tell */
+	/* BPF programs must not sleep: sdp_sendmsg() applies it later */
 	if (link && !has_current_bpf_ctx())
 		sdp_carrier_keepalive(link->carrier, on);
 	if (link)
@@ -410,16 +413,16 @@ static void keepalive(struct sock *sk, int on)
 }
 
 #ifdef CONFIG_BPF_SYSCALL
-/* A sockmap would put TCP's calls before ours. */
+/* A sockmap would replace our calls by TCP's. */
 static int refuse_psock(struct sock *sk, struct sk_psock *psock, bool restore)
 {
 	return -EOPNOTSUPP;
 }
 #endif
 
-/* Calls of the program ------------------------------------------------------------------- */
+/* The program's calls ------------------------------------------------------ */
 
-/* What TCP's tables would not free */
+/* Free what is ours of a socket that is TCP's: TCP's tables do not. */
 static void forget(struct sock *sk)
 {
 	struct sdp_sock *ss;
@@ -443,7 +446,7 @@ static int sdp_release(struct socket *sock)
 
 	if (!sk)
 		return 0;
-	/* before TCP looks at what is the kernel's */
+	/* before TCP's release(), which evaluates sk_kern_sock */
 	stop_listening(sk, true);
 	forget(sk);
 	return sdp_tcp_ops(sock->sk)->release(sock);
@@ -484,11 +487,11 @@ void sdp_sock_inherit(struct sock *to, const struct sock *from)
 #endif
 }
 
-/* ... and more that an accepted one has from its listener */
+/* The same, and what else an accepted socket inherits from its listener */
 static void inherit_all(struct sock *to, const struct sock *from)
 {
 	sdp_sock_inherit(to, from);
-	/* but this, as TCP has it */
+	/* not inherited with TCP, either */
 	to->sk_priority = 0;
 	to->sk_sndtimeo = from->sk_sndtimeo;
 	to->sk_rcvtimeo = from->sk_rcvtimeo;
@@ -510,7 +513,7 @@ static void inherit_all(struct sock *to, const struct sock *from)
 	sock_valbool_flag(to, SOCK_URGINLINE, sock_flag(from, SOCK_URGINLINE));
 }
 
-/* One that both have: no conflict with itself */
+/* Bind to another socket's port, without a conflict. */
 static int share_port(struct sock *sk, u16 port)
 {
 	int ret;
@@ -522,8 +525,8 @@ static int share_port(struct sock *sk, u16 port)
 }
 
 /*
- * As bind() does for an address that the program has bound.  Its rights were
- * looked at then, and it may have given them up since.
+ * Bind to the address that the program has bound, without another check of its
+ * rights: bind() has checked them, and the program may have dropped them since.
  */
 static int bind_as(struct sock *to, const struct sock *from)
 {
@@ -544,11 +547,11 @@ static int bind_as(struct sock *to, const struct sock *from)
 	if (port)
 		ret = share_port(to, port);
 	release_sock(to);
-	/* as bind() says it */
+	/* the errno of bind() */
 	return ret ? -EADDRINUSE : 0;
 }
 
-/* A port as connect() would choose one */
+/* Choose a port as connect() would. */
 int sdp_sock_any_port(struct sock *sk)
 {
 	sock_owned_by_me(sk);
@@ -600,7 +603,7 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 	int ret;
 
 	sock_owned_by_me(sk);
-	/* who is asked is asked for a TCP port */
+	/* the port mapper has answered with a TCP port */
 	by_cm = !a && sdp_cma_way(carrier->sk, &at.any, len, &ends);
 	link = sdp_link_new(sk, true,
 			    by_cm ? &sdp_carrier_cm : &sdp_carrier_tcp);
@@ -617,7 +620,7 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		kref_get(&a->ref);
 		link->attempt = a;
 	}
-	/* that of an earlier attempt */
+	/* clear the error of an earlier attempt */
 	sk->sk_err = 0;
 	ret = attach(sk, link);
 	if (ret) {
@@ -635,7 +638,7 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 				     O_NONBLOCK);
 	}
 	if (!by_cm && (ret == -EINPROGRESS || !ret)) {
-		/* the address is chosen already */
+		/* the local address is chosen already */
 		kernel_getsockname(carrier, (struct sockaddr *)&link->local);
 		sdp_link_start(link);
 		sdp_link_event(link, SDP_EV_TCP);
@@ -664,7 +667,7 @@ void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a)
 
 	sock_owned_by_me(sk);
 	WRITE_ONCE(ss->attempt, a);
-	/* who polls without the lock is to see what has become of it */
+	/* pairs with is_undecided(), which runs without the lock */
 	smp_store_release(&ss->undecided, !!a);
 	if (!old)
 		return;
@@ -694,11 +697,11 @@ void sdp_sock_decided(struct sock *sk, int error)
 	sdp_sock_attempt(sk, NULL);
 	if (error)
 		sk_error_report(sk);
-	/* who has waited for one of them waits for the other one now, if at all */
+	/* processes that waited for SDP wait for TCP now, if at all */
 	sk->sk_state_change(sk);
 }
 
-/* The programs of a cgroup, which TCP would run; they may change the address. */
+/* Run the cgroup's BPF programs, as TCP would; they may change the address. */
 static int pre_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
 {
 	return BPF_CGROUP_PRE_CONNECT_ENABLED(sk) ?
@@ -712,13 +715,13 @@ static int begin_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
 	union sdp_end to = {};
 	int ret;
 
-	/* TCP has let it go, after a connect() that failed */
+	/* a connect() that failed may have left it with TCP's tables */
 	sdp_family_retake(sk);
 	be_tcp(sk, SDP_INFO_REASON_NONE);
 	ret = pre_connect(sk, addr, len);
 	if (ret)
 		return ret;
-	/* what is shorter than an address is for TCP to refuse */
+	/* TCP refuses an address that is too short */
 	len = min_t(int, len, sizeof(to));
 	memcpy(&to, addr, len);
 	switch (ss->policy) {
@@ -733,15 +736,15 @@ static int begin_connect(struct sock *sk, struct swp_sockaddr *addr, int len)
 	return sdp_sock_by_sdp(sk, carrier, &to, len, NULL);
 }
 
-/* Connected, or not to be any more? */
+/* Whether the link is connected or has failed */
 static bool decided(const struct sdp_link *link)
 {
-	/* pairs with the release in tell_over() */
+	/* pairs with the release in sdp_link_up() and tell_over() */
 	return smp_load_acquire(&link->phase) >= SDP_LINK_UP ||
 	       READ_ONCE(link->open);
 }
 
-/* Does connect() have nothing to wait for, at least not for SDP?  Any context. */
+/* Whether connect() is done, as far as SDP is concerned.  Any context. */
 static bool settled(const struct sock *sk)
 {
 	const struct sdp_sock *ss = sdp_sk(sk);
@@ -757,7 +760,7 @@ static bool settled(const struct sock *sk)
 	return ret;
 }
 
-/* 0, or a negative errno: until then it is not settled, and may not be ours. */
+/* Wait until settled(), 0 or a negative errno: the socket may become TCP's. */
 static int wait_settled(struct sock *sk, long timeo)
 {
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
@@ -769,7 +772,7 @@ static int wait_settled(struct sock *sk, long timeo)
 		return -EAGAIN;
 	add_wait_queue(sk_sleep(sk), &wait);
 	while (timeo && !signal_pending(current) && !ret && !settled(sk))
-		/* another thread has disconnected it */
+		/* negative: another thread has disconnected it */
 		if (sk_wait_event(sk, &timeo, settled(sk), &wait) < 0)
 			ret = -EPIPE;
 	remove_wait_queue(sk_sleep(sk), &wait);
@@ -784,11 +787,11 @@ static int disconnect(struct socket *sock, int flags)
 	struct sdp_link *link = link_of(sk);
 	int ret;
 
-	/* who sleeps in another call has lost what it waited for */
+	/* calls that sleep notice by this that they lost their connection */
 	sk->sk_disconnects++;
 	sdp_sock_attempt(sk, NULL);
 	if (link) {
-		/* nobody pays for it from here on, so it does not say farewell */
+		/* no farewell: nothing is charged for the link from here on */
 		sdp_link_reset(link);
 		detach(sk);
 		sdp_link_put(link);
@@ -798,7 +801,7 @@ static int disconnect(struct socket *sock, int flags)
 	return ret;
 }
 
-/* It is settled: by SDP 0 or an errno, or by TCP, which knows itself */
+/* Result of a settled connect(): 0, a negative errno, or BY_TCP to ask TCP */
 static int outcome(struct socket *sock, int flags)
 {
 	struct sock *sk = sock->sk;
@@ -817,7 +820,7 @@ static int outcome(struct socket *sock, int flags)
 	return ret;
 }
 
-/* @fresh: it is this call that began */
+/* @fresh: set if this call has begun to connect */
 static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 			  int len, int flags, bool *fresh)
 {
@@ -848,7 +851,7 @@ static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 	}
 
 	timeo = sock_sndtimeo(sk, flags & O_NONBLOCK);
-	/* TCP would take it for a second call */
+	/* do not ask TCP, which would take it for a second call */
 	if (*fresh && !timeo)
 		return -EINPROGRESS;
 	ret = wait_settled(sk, timeo);
@@ -871,17 +874,17 @@ static int sdp_connect(struct socket *sock, struct swp_sockaddr *addr, int len,
 	release_sock(sk);
 	if (ret == BY_TCP) {
 		ret = sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
-		/* it has not seen that the first one is still this one */
+		/* TCP has taken this call for a second one */
 		if (ret == -EALREADY && fresh)
 			ret = -EINPROGRESS;
 	}
-	/* AF_UNSPEC */
+	/* AF_UNSPEC ends listening */
 	if (rcu_access_pointer(sdp_sk(sk)->listener))
 		stop_listening(sk, false);
 	return ret;
 }
 
-/* The listener of a socket that is to listen, by its policy; NULL: TCP's alone */
+/* Create the socket's listener by its policy; none if the policy is TCP. */
 static int prepare_to_listen(struct sock *sk)
 {
 	struct sdp_sock *ss = sdp_sk(sk);
@@ -898,13 +901,13 @@ static int prepare_to_listen(struct sock *sk)
 	l = sdp_listener_new(sk, automatic);
 	if (IS_ERR(l))
 		return PTR_ERR(l);
-	/* of a connect() that has failed */
+	/* undo what a failed connect() has left */
 	be_tcp(sk, SDP_INFO_REASON_NONE);
 	if (automatic) {
 		sdp_family_forget(sk);
 	} else {
 		sdp_family_retake(sk);
-		/* so that carriers have the lock classes of the kernel's sockets */
+		/* so that carriers get the lock classes of kernel sockets */
 		sk->sk_kern_sock = 1;
 	}
 	rcu_assign_pointer(ss->listener, l);
@@ -930,7 +933,7 @@ static int sdp_listen(struct socket *sock, int backlog)
 	if (ret)
 		return ret;
 	ret = sdp_tcp_ops(sk)->listen(sock, backlog);
-	/* that failed, or another thread has ended it */
+	/* if that failed, or another thread ended it */
 	stop_listening(sk, false);
 	if (is_tcp(sk))
 		return ret;
@@ -954,7 +957,7 @@ static int sdp_listen(struct socket *sock, int backlog)
 	return ret;
 }
 
-/* Has TCP accepted one for a listener that is TCP's, too? */
+/* Whether a connection by TCP waits at a listener of the policy auto */
 static bool tcp_ready(const struct sock *sk, const struct sdp_listener *l)
 {
 	return l->port &&
@@ -994,7 +997,7 @@ static int wait_to_accept(struct sock *sk, struct sdp_listener *l, long *timeo)
 	return ret;
 }
 
-/* A socket for a connection that is there already, in place of socket() */
+/* Make a socket for a connection that exists, instead of socket(). */
 static int make_child(struct sock *sk, struct socket *newsock,
 		      struct sdp_link *link)
 {
@@ -1023,14 +1026,17 @@ static int make_child(struct sock *sk, struct socket *newsock,
 	made->sk = NULL;
 	sock_graft(child, newsock);
 	newsock->state = SS_CONNECTED;
-	/* the listener's may have changed meanwhile */
+	/* the listener's options may have changed since */
 	sdp_carrier_options(link->carrier, child);
 	release_sock(child);
 	sock_release(made);
 	return 0;
 }
 
-/* The next one, by SDP in *@link, or by TCP: BY_TCP, for which the lock has to go */
+/*
+ * Wait for the next connection: 0 and *@link by SDP, or BY_TCP, for which the
+ * caller has to unlock the socket
+ */
 static int next_child(struct sock *sk, struct sdp_listener *l, long *timeo,
 		      struct sdp_link **link)
 {
@@ -1040,7 +1046,7 @@ static int next_child(struct sock *sk, struct sdp_listener *l, long *timeo,
 		ret = wait_to_accept(sk, l, timeo);
 		if (ret)
 			return ret;
-		/* both in turn, so that many of one do not keep the others waiting */
+		/* alternate, so that neither kind starves the other */
 		l->turn = !l->turn;
 		if (l->turn && tcp_ready(sk, l))
 			return BY_TCP;
@@ -1072,7 +1078,7 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 		ret = swp_ops_accept(sdp_tcp_ops(sk), sock, newsock,
 				     flags | O_NONBLOCK);
 		lock_sock(sk);
-		/* else another thread was faster */
+		/* -EAGAIN: another thread was faster */
 		if (ret != -EAGAIN)
 			break;
 	}
@@ -1090,13 +1096,13 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 
 SWP_OP_ACCEPT(sdp_accept, accept)
 
-/* A link's own or its peer's address, as the program knows it; octets of it */
+/* An address of a link, as the program knows it; returns its length. */
 static int name_of(struct sdp_link *link, struct sockaddr *addr, bool peer)
 {
 	union sdp_end *name = (union sdp_end *)addr;
 
 	memcpy(name, peer ? &link->remote : &link->local, sizeof(*name));
-	/* the port mapper's business is not the program's */
+	/* hide the port that the port mapper has given */
 	if (peer && link->attempt && name->any.sa_family == AF_INET6) {
 		name->in6.sin6_port = link->attempt->to.in6.sin6_port;
 		name->in6.sin6_addr = link->attempt->to.in6.sin6_addr;
@@ -1130,7 +1136,7 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 		 (peer && !READ_ONCE(link->open) &&
 		  READ_ONCE(link->phase) < SDP_LINK_START &&
 		  link->ops == &sdp_carrier_tcp))
-		/* not known yet, or never */
+		/* not known yet, or it never will be */
 		ret = sdp_tcp_ops(sk)->getname(sock, addr, 0);
 	else
 		ret = name_of(link, addr, peer);
@@ -1161,7 +1167,7 @@ static __poll_t sdp_poll(struct file *file, struct socket *sock,
 	else if (link)
 		mask = sdp_stream_poll(sock, link);
 	rcu_read_unlock();
-	/* it waits for both already */
+	/* sock_poll_wait() above covers both */
 	if (READ_ONCE(ss->tcp) || (!l && !link))
 		mask |= tcp->poll(file, sock, NULL);
 	return mask;
@@ -1246,7 +1252,7 @@ static int sdp_setsockopt(struct socket *sock, int level, int name,
 			sdp_link_put(link);
 		return ret;
 	}
-	/* what would take the socket for TCP's own */
+	/* these would treat the socket as TCP's own */
 	if (level == SOL_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
 				 name == TCP_FASTOPEN_CONNECT))
 		return -EOPNOTSUPP;
@@ -1291,19 +1297,19 @@ static int sdp_getsockopt(struct socket *sock, int level, int name,
 	return ret;
 }
 
-/* As soon as it is known by what: the link, with a reference, or NULL for TCP */
+/* Wait for the choice: *@link with a reference, or NULL for TCP. */
 static int link_to_use(struct sock *sk, long timeo, struct sdp_link **link)
 {
 	int ret = 0;
 
-	/* a link by itself has calls wait until it is up */
+	/* if there is a link, its calls wait until it is up */
 	if (is_undecided(sdp_sk(sk)))
 		ret = wait_settled(sk, timeo);
 	*link = ret ? NULL : link_of(sk);
 	return ret;
 }
 
-/* A file that is sent ends here, whatever the caller has asked for. */
+/* The end of a file that is sent: send what MSG_MORE has held back. */
 static void sdp_splice_eof(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
@@ -1341,7 +1347,7 @@ static int sdp_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		sdp_link_put(link);
 	if (link || ret)
 		return ret;
-	/* it would connect */
+	/* TCP would connect */
 	if ((msg->msg_flags & MSG_FASTOPEN) && !is_tcp(sk))
 		return -EOPNOTSUPP;
 	return tcp->sendmsg(sock, msg, len);
@@ -1369,7 +1375,7 @@ static int sdp_recvmsg(struct socket *sock, struct msghdr *msg, size_t len,
 	return tcp->recvmsg(sock, msg, len, flags);
 }
 
-/* Tables ----------------------------------------------------------------------------------- */
+/* Tables ------------------------------------------------------------------- */
 
 const struct proto sdp_sock_prot = {
 	.init = init,

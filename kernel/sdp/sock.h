@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The program's socket.  It is a TCP socket all along, with tables of its own in
- * front: as long as it is not connected by SDP, calls go to TCP on the same sock.
- * Once it is, its TCP part rests in TCP_CLOSE and the link does the work.
+ * The program's socket.  It is always a TCP socket, with our struct proto and
+ * struct proto_ops in front: until it is connected by SDP, calls go to TCP on
+ * the same sock.  Afterwards its TCP part stays in TCP_CLOSE and the link does
+ * the work.
  *
  *                 connect()                          listen()
  *   IDLE ---------------------> LINKED       IDLE ------------> LISTENING
- *     ^  failed, and was told     |                  close(), shutdown()
+ *     ^  failed and reported      |                  close(), shutdown()
  *     `---------------------------'
  *
- * With the policy auto connect() may take some time to know by what it is, see
- * auto.h, and then the socket is TCP's: its own table of struct proto is back, and
- * all calls go to it.  A listening one is TCP's, too, and has a listener beside.
- * Those that TCP has accepted for it have no struct sdp_sock at all.
+ * With the policy auto, connect() may take time to choose SDP or TCP, see
+ * auto.h.  If it chooses TCP, the socket becomes TCP's: TCP's struct proto is
+ * restored, and all calls go to TCP.  A listening socket is TCP's, too, and has
+ * a listener besides.  Sockets that TCP has accepted for it have no struct
+ * sdp_sock at all.
  *
- * Calls hold the socket's lock; the link tells of its doings by the functions
- * below, under link->lock, which is taken inside of that.
+ * The calls hold the socket's lock.  The link reports events by the functions
+ * below, under link->lock, which nests inside the socket's lock.
  */
 #ifndef SDP_SOCK_H
 #define SDP_SOCK_H
@@ -32,14 +34,14 @@ struct sdp_listener;
 struct sdp_sock {
 	struct sdp_link __rcu *link;
 	struct sdp_listener __rcu *listener;
-	u8 layout;			/* enum sdp_layout, of a link to come */
-	/* Under the socket's lock, or read without by READ_ONCE() */
+	u8 layout;			/* enum sdp_layout, for the next link */
+	/* Written under the socket's lock; read without by READ_ONCE() */
 	struct sdp_attempt *attempt;	/* with a reference */
-	bool undecided;			/* connect() is, by what; see auto.h */
+	bool undecided;			/* connect() chooses, see auto.h */
 	bool tcp;			/* the socket is TCP's */
 	u8 policy;			/* enum sdp_info_policy */
 	u8 reason;			/* enum sdp_info_reason, of @tcp */
-	struct sdp_by_tcp *by_tcp;	/* what is seen of that */
+	struct sdp_by_tcp *by_tcp;	/* its line in /proc, if @tcp */
 	struct rcu_head rcu;
 };
 
@@ -49,43 +51,46 @@ static inline struct sdp_sock *sdp_sk(const struct sock *sk)
 				   SK_USER_DATA_PTRMASK);
 }
 
-/* What is ours of the two tables of a socket; family.c has the rest */
+/* Our entries of the two tables of a socket; family.c has the rest */
 extern const struct proto sdp_sock_prot;
 extern const struct proto_ops sdp_sock_ops;
 
-/* What the link tells; under link->lock */
+/* The link's events; under link->lock */
 void sdp_sock_up(struct sock *sk, struct sdp_link *link);
 void sdp_sock_eof(struct sock *sk);
-/* An octet out of band is on its way, or there; the program has not closed it. */
+/* An octet out of band is announced or there; the program has not closed it. */
 void sdp_sock_urgent(struct sock *sk);
-/* The end: what is to be seen, and the waking, with link->phase set in between */
+/* The end: set the state, then wake; the link sets link->phase in between. */
 void sdp_sock_over(struct sock *sk, struct sdp_link *link);
 void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link);
-/* Those who sleep in send(); under link->lock */
+/* Wake processes that sleep in send(); under link->lock */
 void sdp_sock_wake_writers(struct sock *sk);
-/* Messages have left; without link->lock, in softirq. */
+/* Sends have completed; softirqs off, without link->lock. */
 void sdp_sock_sent(struct sock *sk);
-/* Nothing of the device is left; by the link's work item, without locks. */
+/* The device is done with the link; by its work item, without locks. */
 void sdp_sock_unlinked(struct sdp_link *link);
 
 /*
- * For connecting, with the socket locked: options that a socket of the kernel's has
- * from it; such a socket for TCP, bound to the same port, or an ERR_PTR; and
- * connecting by either.  With SDP @carrier is gone whatever becomes of it.
+ * For connecting, with the socket locked:
+ * sdp_sock_inherit - copy options to a socket of the kernel's
+ * sdp_sock_carrier - a kernel socket for TCP, bound to the same port, or an
+ *		      ERR_PTR
+ * sdp_sock_by_sdp - connect by SDP; consumes @carrier, also when it fails
+ * sdp_sock_by_tcp - connect by TCP
  */
 void sdp_sock_inherit(struct sock *to, const struct sock *from);
 struct socket *sdp_sock_carrier(struct sock *sk);
 int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		    const union sdp_end *to, int len, struct sdp_attempt *a);
 int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason);
-/* A port for a socket that has none: 0 or an errno; one that another socket has */
+/* Bind a socket without a port: to any port, 0 or an errno; to a shared port */
 int sdp_sock_any_port(struct sock *sk);
 void sdp_sock_take_port(struct sock *sk, u16 port);
-/* What is attempted; the last one is over, with NULL */
+/* Set the attempt, or NULL; the one before is cancelled. */
 void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a);
-/* Its link is of no use any more; the port of it */
+/* Reset and detach its link; returns the link's local port, or 0. */
 u16 sdp_sock_unlink(struct sock *sk);
-/* By whatever, or not at all with a negative errno: who waits is told. */
+/* connect() has chosen, or failed with a negative errno: wake the waiters. */
 void sdp_sock_decided(struct sock *sk, int error);
 
 /* The listener of a socket, under RCU, or NULL */
