@@ -19,7 +19,7 @@
 /* The second wait for an answer is twice as long as the first one. */
 #define ASK_TRIES	2
 #define ASK_PARTS	3
-/* Datagrams that are looked at without a pause */
+/* Datagrams that are read at a time */
 #define BUDGET	16
 
 static void work(struct work_struct *work);
@@ -29,7 +29,7 @@ static struct sdp_pm *pm_of(const struct sdp_attempt *a)
 	return &sdp_net(sock_net(a->sk))->pm;
 }
 
-/* Life -------------------------------------------------------------------------- */
+/* Lifetime and events ------------------------------------------------------ */
 
 static void release(struct kref *ref)
 {
@@ -107,26 +107,26 @@ void sdp_attempt_cancel(struct sdp_attempt *a)
 void sdp_attempt_failed(struct sdp_attempt *a, int error)
 {
 	WRITE_ONCE(a->error, error);
-	/* pairs with the one in work() */
+	/* pairs with smp_load_acquire() in step() */
 	smp_store_release(&a->failed, true);
 	look(a, 0);
 }
 
-/* Ways ---------------------------------------------------------------------------- */
+/* Choosing SDP or TCP ------------------------------------------------------ */
 
 static int by_tcp(struct sdp_attempt *a, u8 reason)
 {
 	a->state = SDP_ATTEMPT_OVER;
 	if (a->carrier)
 		a->port = inet_sk(a->carrier->sk)->inet_num;
-	/* the program may have asked for its name, and others told of it */
+	/* getsockname() may have shown this port; the peer may know it */
 	if (a->port)
 		sdp_sock_take_port(a->sk, a->port);
 	close_all(a);
 	return sdp_sock_by_tcp(a->sk, &a->to, a->to_len, reason);
 }
 
-/* An address in the form that the socket takes */
+/* Convert an address to the family of the socket. */
 static void to_family_of(const struct sdp_attempt *a, union sdp_end *to)
 {
 	struct in6_addr mapped;
@@ -173,7 +173,7 @@ static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
 		ret = sdp_sock_by_sdp(a->sk, carrier, where,
 				      sdp_end_len(where), a);
 	}
-	/* TCP may be able to, or tells why not */
+	/* TCP may succeed, or returns the right errno */
 	return ret ? by_tcp(a, SDP_INFO_REASON_SETUP) : 0;
 }
 
@@ -183,7 +183,7 @@ static u8 reason_of(enum sdp_pm_known known)
 					SDP_INFO_REASON_NO_ANSWER;
 }
 
-/* Asking ---------------------------------------------------------------------------- */
+/* Asking the port mapper --------------------------------------------------- */
 
 static void send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 {
@@ -192,11 +192,11 @@ static void send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 
 	sdp_pm_encode(m, buf);
-	/* an error is that of an earlier one, and is looked at in its turn */
+	/* a lost request is repeated by the timer; a lost PMAck does no harm */
 	kernel_sendmsg(a->udp, &msg, &iov, 1, sizeof(buf));
 }
 
-/* The next message that is one; false: there is none now, or an error */
+/* Read the next valid message; false: there is none now, or an error. */
 static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
 {
 	u8 buf[SDP_PM_LEN];
@@ -219,7 +219,7 @@ static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
 	return false;
 }
 
-/* ICMP says that nobody is there, or that there is no way. */
+/* Whether ICMP reports that there is no port mapper or no route */
 static bool is_unreachable(int error)
 {
 	return error == -ECONNREFUSED || error == -EHOSTUNREACH ||
@@ -246,7 +246,7 @@ static int accepted(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 	return by_sdp(a, &where);
 }
 
-/* What there is to be done, which is once per step */
+/* Perform the action of one step of the query. */
 static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	       const struct sdp_pm_msg *m)
 {
@@ -274,7 +274,7 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
 }
 
-/* That costs no time, so it is asked again before long. */
+/* No answer, but also no waiting: retry after the time of a denial. */
 static int nobody_there(struct sdp_attempt *a)
 {
 	if (sdp_query_unreachable(&a->query) == SDP_QUERY_NOTHING)
@@ -301,8 +301,8 @@ static int ask_on(struct sdp_attempt *a)
 }
 
 /*
- * What chooses the way of a socket's packets.  Not sdp_sock_inherit(), which
- * is for sockets of TCP's.
+ * Copy the options that affect routing.  Not sdp_sock_inherit(), which is for
+ * TCP sockets.
  */
 static void route_as(struct sock *to, const struct sock *from)
 {
@@ -321,7 +321,9 @@ static void route_as(struct sock *to, const struct sock *from)
 #endif
 }
 
-/* To the port mapper of that host: who we are to it, and by which way */
+/*
+ * Open a socket to the peer's port mapper, which finds our address and route.
+ */
 static int open_udp(struct sdp_attempt *a)
 {
 	u16 port = sdp_tunable(sock_net(a->sk), SDP_PM_UDP_PORT);
@@ -338,14 +340,14 @@ static int open_udp(struct sdp_attempt *a)
 	sdp_end_set_port(&at, port);
 	a->udp = udp;
 	hook(a);
-	/* from the address that the program has bound, if it has */
+	/* use the program's local address if it is bound */
 	sdp_end_of(&own, a->sk, false);
 	sdp_end_set_port(&own, 0);
 	ret = kernel_bind(udp, swp_sockaddr_arg(&own), sdp_end_len(&own));
 	return ret ?: kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
 }
 
-/* A port, from which SDP is to be connected */
+/* Reserve a local port for the SDP connection. */
 static int open_carrier(struct sdp_attempt *a)
 {
 	int ret;
@@ -377,7 +379,9 @@ static int ask(struct sdp_attempt *a)
 	return act(a, SDP_QUERY_SEND, NULL);
 }
 
-/* A device on the way?  Loopback has one where its own address is. */
+/*
+ * Whether an RDMA device is on the way; with loopback, at its address's netdev
+ */
 static bool has_device(const struct sdp_attempt *a)
 {
 	struct sdp_device *dev = sdp_device_find(sock_net(a->sk), a->udp->sk);
@@ -387,7 +391,7 @@ static bool has_device(const struct sdp_attempt *a)
 	return dev;
 }
 
-/* By what is known of the service, else the port mapper is asked. */
+/* Use the cache if it knows the service, else ask the port mapper. */
 static int look_up(struct sdp_attempt *a)
 {
 	enum sdp_pm_known known;
@@ -412,7 +416,7 @@ static int decide(struct sdp_attempt *a)
 	struct sdp_pm_msg *asked = &a->asked;
 	union sdp_end own;
 
-	/* what has no route has none for TCP either, which tells */
+	/* without a route TCP has none, either, and returns the errno */
 	if (open_udp(a) || !has_device(a))
 		return by_tcp(a, SDP_INFO_REASON_NO_DEVICE);
 	sdp_end_of(&own, a->udp->sk, false);
@@ -423,7 +427,7 @@ static int decide(struct sdp_attempt *a)
 	return look_up(a);
 }
 
-/* What TCP would not take as an address is left to it to refuse. */
+/* Whether the address is valid; an invalid one is left to TCP to refuse. */
 static bool understood(const struct sock *sk, const union sdp_end *to, int len)
 {
 	if (to->any.sa_family != sk->sk_family || len < sdp_end_len(to))
@@ -449,7 +453,7 @@ int sdp_attempt_begin(struct sock *sk, const union sdp_end *to, int len)
 	a->to = *to;
 	a->to_len = sdp_end_len(to);
 	sdp_sock_attempt(sk, a);
-	/* the reference is the socket's */
+	/* the socket has the reference */
 	ret = decide(a);
 	if (ret || a->state == SDP_ATTEMPT_OVER)
 		sdp_sock_attempt(sk, NULL);
@@ -466,11 +470,11 @@ bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name)
 	return true;
 }
 
-/* Later ----------------------------------------------------------------------------- */
+/* The work item ------------------------------------------------------------ */
 
 /*
- * The service may have been started anew since that answer, and be had elsewhere;
- * others may have been told already.  What comes of it is the last that is tried.
+ * The cached answer is stale: the service may have been restarted at another
+ * port, and the cache may have a newer answer already.  This is tried once.
  */
 static int look_up_again(struct sdp_attempt *a)
 {
@@ -484,7 +488,7 @@ static int look_up_again(struct sdp_attempt *a)
 	return look_up(a);
 }
 
-/* A reset where SDP was promised is a denial (section 7.5.1). */
+/* A reset by a port that was answered is a denial (section 7.5.1). */
 static int link_failed(struct sdp_attempt *a)
 {
 	bool refused = READ_ONCE(a->error) == ECONNREFUSED;
@@ -503,7 +507,7 @@ static void step(struct sdp_attempt *a)
 
 	if (a->state == SDP_ATTEMPT_ASKING)
 		ret = ask_on(a);
-	/* pairs with the one in sdp_attempt_failed() */
+	/* pairs with smp_store_release() in sdp_attempt_failed() */
 	else if (a->state == SDP_ATTEMPT_LINKED && smp_load_acquire(&a->failed))
 		ret = link_failed(a);
 	if (!ret && a->state != SDP_ATTEMPT_OVER)

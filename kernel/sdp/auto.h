@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * connect() of a socket with the policy auto, until it is known by what:
+ * connect() of a socket with the policy auto, until SDP or TCP is chosen:
  *
  *            the peer's port mapper accepts
  *   ASKING --------------------------------> LINKED ----> connected by SDP
  *     |  ^                                     |
  *     |  `-------------------------------------+ ended before it was up
- *     |    an answer of before was taken       |
+ *     |    if a cached answer was used         |
  *     `----------------> TCP <-----------------'
  *       denies, does not answer
  *
- * The first step is taken by connect() itself, and the others by a work item with
- * the socket locked.  What is known already, from the cache or because there is no
- * RDMA device on the way, takes no time.
+ * connect() itself takes the first step, a work item with the socket locked
+ * takes the others.  If the answer is cached or there is no RDMA device on the
+ * way, there is no waiting.
  */
 #ifndef SDP_AUTO_H
 #define SDP_AUTO_H
@@ -30,7 +30,7 @@ struct socket;
 enum sdp_attempt_state {
 	SDP_ATTEMPT_ASKING,
 	SDP_ATTEMPT_LINKED,
-	SDP_ATTEMPT_OVER,		/* TCP has it, or nobody */
+	SDP_ATTEMPT_OVER,		/* TCP has it, or it has failed */
 };
 
 struct sdp_attempt {
@@ -39,34 +39,34 @@ struct sdp_attempt {
 	struct sock *sk;		/* with a reference */
 	/* Under the socket's lock -------------------------------------------- */
 	u8 state;			/* enum sdp_attempt_state */
-	union sdp_end to;		/* as the program has named it */
+	union sdp_end to;		/* as given by the program */
 	int to_len;
 	struct socket *udp;		/* to the peer's port mapper */
-	struct socket *carrier;		/* bound to the port that was said there */
-	struct sdp_pm_msg asked;	/* what is looked up in the cache */
+	struct socket *carrier;		/* bound to the port named in @asked */
+	struct sdp_pm_msg asked;	/* the request; also the cache's key */
 	struct sdp_query query;
-	/* where to, by an answer of before that is tried first; no port: none */
+	/* address of a cached answer that is tried first; port 0: none */
 	union sdp_end remembered;
-	u16 port;			/* of ours, if there was one to be told of */
-	bool again;			/* that was in vain */
-	bool failed;			/* the link has, any context */
-	int error;			/* of it */
+	u16 port;			/* our local port, if one was visible */
+	bool again;			/* @remembered has failed */
+	bool failed;			/* the link has failed; any context */
+	int error;			/* its errno */
 };
 
 /*
- * sdp_attempt_begin - connect a locked socket by what there is
- * 0: it is on its way, and sk->sk_socket may be told so; else an errno.
+ * sdp_attempt_begin - connect a locked socket by SDP or TCP
+ * 0: in progress, and sk->sk_socket may be marked so; else a negative errno.
  */
 int sdp_attempt_begin(struct sock *sk, const union sdp_end *to, int len);
 
-/* It is to have no effect any more.  The socket is locked. */
+/* Cancel: it has no effect from here on.  The socket is locked. */
 void sdp_attempt_cancel(struct sdp_attempt *a);
 void sdp_attempt_put(struct sdp_attempt *a);
 
-/* What the socket is called while it is asked; false: not known yet.  It is locked. */
+/* The local address while ASKING; false: not known.  The socket is locked. */
 bool sdp_attempt_name(const struct sdp_attempt *a, union sdp_end *name);
 
-/* The link of it has ended before it was up.  Any context. */
+/* Its link has ended before it was up.  Any context. */
 void sdp_attempt_failed(struct sdp_attempt *a, int error);
 
 #endif /* SDP_AUTO_H */
