@@ -16,9 +16,9 @@
 #include "pm.h"
 #include "stats.h"
 
-/* Datagrams without a pause */
+/* Datagrams at a time */
 #define BUDGET	64
-/* Services of one port that are looked at: others may share it */
+/* Limit of services to compare; others may share their hash bucket */
 #define SCAN_MAX	1024
 
 u64 sdp_pm_now(void)
@@ -108,8 +108,8 @@ bool sdp_pm_rests(struct sdp_pm *pm, u16 port)
 }
 
 /*
- * How well does a service fit what is asked for?  0: not at all; who listens at
- * that address comes before who listens at any.
+ * How well a service matches a request.  0: not at all, 1: it listens at any
+ * address, 2: it listens at this address.
  */
 static int fits(const struct sdp_service *s, const struct sdp_pm_msg *msg,
 		int ifindex)
@@ -126,7 +126,7 @@ static int fits(const struct sdp_service *s, const struct sdp_pm_msg *msg,
 						  sizeof(addr)) ? 2 : 0;
 }
 
-/* The SDP port of a service, 0 for none; several that share it take turns. */
+/* The SDP port of a service, or 0.  Services that match equally take turns. */
 static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 			int ifindex)
 {
@@ -143,7 +143,7 @@ static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 			continue;
 		equal = fit > best ? 1 : equal + 1;
 		best = fit;
-		/* each of them as likely as the others */
+		/* choose one of the equal ones by the request */
 		if (equal == 1 || !((u32)(msg->handle ^ msg->cp_port) % equal))
 			found = s;
 	}
@@ -155,7 +155,7 @@ static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 
 /* The responder -------------------------------------------------------------------- */
 
-/* A request, as it came */
+/* A request that was received */
 struct request {
 	union sdp_end from;
 	union sdp_end to;		/* our address, no port */
@@ -171,7 +171,7 @@ static u32 hash_addr(const struct sdp_pm *pm, const union sdp_end *end)
 	return jhash(addr, sizeof(addr), pm->secret);
 }
 
-/* Where a datagram came to, from what recvmsg() says of it */
+/* Find the destination of a datagram; false for broadcast and multicast. */
 static bool destination(struct request *r, void *control, size_t len)
 {
 	struct msghdr msg = { .msg_control = control, .msg_controllen = len };
@@ -184,7 +184,7 @@ static bool destination(struct request *r, void *control, size_t len)
 			r->to.in.sin_family = AF_INET;
 			r->to.in.sin_addr = i->ipi_spec_dst;
 			r->ifindex = i->ipi_ifindex;
-			/* to all of a network: nobody is meant */
+			/* not a broadcast */
 			return i->ipi_addr.s_addr == i->ipi_spec_dst.s_addr;
 		}
 #if IS_ENABLED(CONFIG_IPV6)
@@ -201,7 +201,7 @@ static bool destination(struct request *r, void *control, size_t len)
 	return false;
 }
 
-/* From the address that the request was sent to, to where it came from */
+/* Reply from the address that the request was sent to. */
 static void reply(struct sdp_responder *e, struct request *r,
 		  const struct sdp_pm_msg *answer)
 {
@@ -237,11 +237,11 @@ static void reply(struct sdp_responder *e, struct request *r,
 		msg.msg_controllen = CMSG_SPACE(sizeof(*i));
 	}
 	sdp_pm_encode(answer, buf);
-	/* one that is lost is asked for again */
+	/* if the reply is lost, the peer repeats its request */
 	kernel_sendmsg(e->sock, &msg, &iov, 1, sizeof(buf));
 }
 
-/* As many at once as in a second */
+/* A burst as large as the rate per second */
 static struct sdp_pm_rate rate(const struct sdp_pm *pm, enum sdp_tunable which)
 {
 	u32 value = sdp_tunable(pm->net, which);
@@ -256,7 +256,7 @@ static void set_rates(struct sdp_pm *pm)
 	pm->guard->all = rate(pm, SDP_PM_RATE);
 }
 
-/* Is there a device for the service's address, which has to be of this host? */
+/* Whether a device has the service's address, which must be one of this host */
 static bool has_device(const struct sdp_pm *pm, const struct sdp_pm_msg *msg)
 {
 	struct sdp_device *dev;
@@ -302,7 +302,7 @@ static void answer(struct sdp_responder *e, struct request *r)
 	reply(e, r, &out);
 }
 
-/* False: there was none. */
+/* False: no datagram is left. */
 static bool take_datagram(struct sdp_responder *e)
 {
 	u8 control[CMSG_SPACE(sizeof(struct in6_pktinfo)) +
@@ -320,7 +320,7 @@ static bool take_datagram(struct sdp_responder *e)
 	};
 	int ret;
 
-	/* what is longer than a message is cut, and known to be long enough */
+	/* what exceeds a message is cut off; it still has the length of one */
 	ret = kernel_recvmsg(e->sock, &msg, &iov, 1, sizeof(buf), MSG_DONTWAIT);
 	if (ret < 0)
 		return ret != -EAGAIN;
@@ -329,7 +329,7 @@ static bool take_datagram(struct sdp_responder *e)
 		sdp_count(e->pm->net, SDP_STAT_PM_MALFORMED);
 		return true;
 	}
-	/* a PMAck says nothing that changes anything */
+	/* a PMAck changes nothing here */
 	if (r.msg.type == SDP_PM_REQ)
 		answer(e, &r);
 	else if (r.msg.type == SDP_PM_ACK)
@@ -367,7 +367,7 @@ static void hook(struct sdp_responder *e)
 	__rcu_assign_sk_user_data_with_flags(sk, e, SK_USER_DATA_NOCOPY);
 	sk->sk_data_ready = on_datagram;
 	write_unlock_bh(&sk->sk_callback_lock);
-	/* for what came before */
+	/* for datagrams that came earlier */
 	queue_work(sdp_wq, &e->work);
 }
 
@@ -380,7 +380,7 @@ static int bind_any(struct socket *sock, int family, u16 port)
 	return kernel_bind(sock, swp_sockaddr_arg(&any), sdp_end_len(&any));
 }
 
-/* The socket has no reference to the namespace: users of it have. */
+/* The socket has no reference to the namespace: its users have. */
 static int open_one(struct sdp_responder *e, int family, u16 port)
 {
 	struct socket *sock;
@@ -388,7 +388,7 @@ static int open_one(struct sdp_responder *e, int family, u16 port)
 
 	ret = sock_create_kern(e->pm->net, family, SOCK_DGRAM, IPPROTO_UDP,
 			       &sock);
-	/* without IPv6 there is none to be asked by */
+	/* no IPv6: there are no requests by it */
 	if (ret)
 		return ret == -EAFNOSUPPORT ? 0 : ret;
 #if IS_ENABLED(CONFIG_IPV6)
@@ -420,7 +420,7 @@ static void close_one(struct sdp_responder *e)
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
 	write_unlock_bh(&sk->sk_callback_lock);
-	/* nobody starts it again, but itself */
+	/* only the work item itself queues it from here on */
 	cancel_work_sync(&e->work);
 	sock_release(e->sock);
 	e->sock = NULL;
@@ -458,7 +458,7 @@ int sdp_pm_open(struct sdp_pm *pm)
 		pm->guard = guard;
 	}
 	pm->users++;
-	/* what could not be opened for an earlier one may be free now */
+	/* retry what failed for an earlier user */
 	open_all(pm);
 	mutex_unlock(&pm->mutex);
 	return 0;
@@ -475,7 +475,7 @@ void sdp_pm_close(struct sdp_pm *pm)
 	mutex_unlock(&pm->mutex);
 }
 
-/* What is known of peers ----------------------------------------------------------- */
+/* Answers of peers --------------------------------------------------------- */
 
 bool sdp_pm_prepare(struct sdp_pm *pm)
 {
@@ -506,7 +506,7 @@ static u32 hash_asked(const struct sdp_pm *pm, const struct sdp_pm_msg *asked)
 	return jhash(asked->cp_addr, sizeof(asked->cp_addr), hash);
 }
 
-/* That a host has no port mapper is known of all its services. */
+/* The key for a host without port mapper: it applies to all its services. */
 static struct sdp_pm_msg whole_host(const struct sdp_pm_msg *asked)
 {
 	struct sdp_pm_msg host = *asked;
@@ -592,7 +592,7 @@ void sdp_pm_forget(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 	spin_unlock_bh(&pm->lock);
 }
 
-/* Life ------------------------------------------------------------------------------ */
+/* Lifetime ----------------------------------------------------------------- */
 
 void sdp_pm_init(struct sdp_pm *pm, struct net *net)
 {
@@ -603,7 +603,7 @@ void sdp_pm_init(struct sdp_pm *pm, struct net *net)
 	spin_lock_init(&pm->lock);
 	hash_init(pm->services);
 	pm->secret = get_random_u32();
-	/* that of an earlier life of this host is not meant */
+	/* random, so that it does not repeat one from before a reboot */
 	atomic64_set(&pm->handle, get_random_u64());
 	for (i = 0; i < SDP_PM_FAMILIES; i++) {
 		pm->responders[i].pm = pm;
