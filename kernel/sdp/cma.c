@@ -18,16 +18,16 @@
 #include "stats.h"
 #include "trace.h"
 
-/* For a neighbour, and for a path, ms */
+/* Time to resolve a neighbour, and a path, ms */
 #define RESOLVE_TIME	2000
-/* Between two requests to a listener that has no room for them */
+/* Interval of requests to a listener that is full */
 #define RETRY_TIME	(HZ / 4)
-/* Addresses that a wildcard listener looks at */
+/* Limit of addresses of a wildcard listener */
 #define ADDRESSES	256
 
-/* Ends -------------------------------------------------------------------------- */
+/* Addresses ---------------------------------------------------------------- */
 
-/* IPv4 is IPv4 for rdma_cm, and of the socket's family for programs. */
+/* Map IPv4 to the socket's family, for programs; rdma_cm has it unmapped. */
 static void map_end(union sdp_end *end, const struct sock *sk)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -57,7 +57,7 @@ static bool same_address(const union sdp_end *a, const union sdp_end *b)
 	       a->in6.sin6_scope_id == b->in6.sin6_scope_id;
 }
 
-/* Before anybody else sees the link */
+/* Called before other contexts see the link. */
 static void set_ends(struct sdp_link *link, const struct sdp_ends *ends)
 {
 	memcpy(&link->local, &ends->local, sizeof(ends->local));
@@ -66,7 +66,7 @@ static void set_ends(struct sdp_link *link, const struct sdp_ends *ends)
 	link->seen.remote = ends->remote;
 }
 
-/* The way ----------------------------------------------------------------------- */
+/* Route -------------------------------------------------------------------- */
 
 static bool read_address(const struct sock *sk, const struct sockaddr *addr,
 			 int len, union sdp_end *end)
@@ -163,7 +163,7 @@ bool sdp_cma_way(struct sock *sk, const struct sockaddr *addr, int len,
 	if (ends->remote.any.sa_family == AF_INET && ipv6_only_sock(sk))
 		return false;
 #if IS_ENABLED(CONFIG_IPV6)
-	/* not bound, or to an address that is IPv4's as well */
+	/* the unspecified address is one of IPv4 as well */
 	if (sk->sk_family == AF_INET6 && ends->remote.any.sa_family == AF_INET &&
 	    ipv6_addr_any(&ends->local.in6.sin6_addr))
 		ipv6_addr_set_v4mapped(0, &ends->local.in6.sin6_addr);
@@ -181,14 +181,14 @@ bool sdp_cma_way(struct sock *sk, const struct sockaddr *addr, int len,
 	return !ours;
 }
 
-/* What rdma_cm tells -------------------------------------------------------------- */
+/* Events of rdma_cm -------------------------------------------------------- */
 
 static int errno_of(const struct rdma_cm_event *event)
 {
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		/* there is no such neighbour */
+		/* the neighbour does not answer */
 		return event->status == -ETIMEDOUT || event->status >= 0 ?
 		       -EHOSTUNREACH : event->status;
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -205,7 +205,7 @@ static int errno_of(const struct rdma_cm_event *event)
 	}
 }
 
-/* HelloAck: what is told does not last. */
+/* Save HelloAck: the event's data are freed after the handler. */
 static void keep_answer(struct sdp_link *link, const struct rdma_conn_param *p)
 {
 	link->hello_got = min_t(u32, p->private_data_len, sizeof(link->hello));
@@ -238,7 +238,7 @@ static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		/* behind Hello and HelloAck: the end of a connection, not of a request */
+		/* after HelloAck: the end of a connection, not of a request */
 		if (link->hello_got) {
 			sdp_link_event(link, SDP_EV_CLOSED);
 			break;
@@ -251,7 +251,7 @@ static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	return 0;
 }
 
-/* The peer has said something before rdma_cm's last word has come. */
+/* A message has preceded ESTABLISHED: let rdma_cm raise that event. */
 static void on_qp_event(struct ib_event *event, void *context)
 {
 	struct sdp_link *link = context;
@@ -265,7 +265,7 @@ static int create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 	struct ib_cq *cq;
 	int ret;
 
-	/* events of other devices may come in interrupts, so the core takes them */
+	/* let the core poll: other devices may raise events in interrupts */
 	cq = ib_cq_pool_get(link->dev->ib, SDP_CQES, raw_smp_processor_id(),
 			    IB_POLL_SOFTIRQ);
 	if (IS_ERR(cq))
@@ -290,12 +290,12 @@ static struct rdma_conn_param param_of(struct sdp_link *link, const void *data,
 		.responder_resources = link->offer.ird,
 		.initiator_depth = link->offer.ord,
 		.retry_count = 7,
-		/* without end: credits are what keeps the peer from sending */
+		/* infinite: credits limit what the peer sends */
 		.rnr_retry_count = 7,
 	};
 }
 
-/* From here on messages may come. */
+/* Enter START, before messages can come. */
 static int enter_start(struct sdp_link *link)
 {
 	int ret = 0;
@@ -312,7 +312,7 @@ static int enter_start(struct sdp_link *link)
 
 /* Connecting ------------------------------------------------------------------------ */
 
-/* A port of TCP's, which then nobody listens on by rdma_cm */
+/* Bind the TCP port, so that nothing here listens on it by rdma_cm. */
 static int hold_port(struct socket *sock, union sdp_end *local)
 {
 	union sdp_end any = {};
@@ -353,10 +353,10 @@ static int look_for_device(struct sdp_link *link)
 	if (IS_ERR(id))
 		return PTR_ERR(id);
 	link->cm_id = id;
-	/* from the first time on */
+	/* once for all attempts */
 	if (!timer_pending(&link->timer))
 		sdp_link_limit_setup(link);
-	/* a bound port may have several connections */
+	/* several connections may use one bound port */
 	rdma_set_reuseaddr(id, 1);
 	rdma_set_service_type(id, inet_sk(sk)->tos);
 	id->route.addr.dev_addr.bound_dev_if = sk->sk_bound_dev_if;
@@ -373,7 +373,7 @@ static int look_for_route(struct sdp_link *link)
 	struct rdma_cm_id *id = link->cm_id;
 	int ret = sdp_link_join(link, sdp_device_of(id->device));
 
-	/* iWARP has TCP of its own, which may be the host's and want the port */
+	/* iWARP's TCP may be the host's own, and needs the port */
 	if (!ret && rdma_cap_iw_cm(id->device, id->port_num))
 		sdp_link_drop_tcp(link);
 	return ret ?: rdma_resolve_route(id, RESOLVE_TIME);
@@ -396,7 +396,7 @@ static int say_hello(struct sdp_link *link)
 	return ret;
 }
 
-/* The listener has no room: as TCP, we ask again until it is too late. */
+/* The listener is full: as TCP does, repeat the request until the time-out. */
 static int ask_again(struct sdp_link *link)
 {
 	int ret = 0;
@@ -432,7 +432,7 @@ static int take_answer(struct sdp_link *link)
 	}
 	trace_sdp_setup(link, SDP_STEP_ACK_TAKEN, 0);
 	sdp_conn_init(&link->conn, true, &link->offer, &terms);
-	/* it is reckoned as one that has used a buffer, and was none */
+	/* HelloAck counts as a message that used a buffer, but used none */
 	sdp_credits_post(&link->conn.credits, 1);
 	sdp_link_up(link);
 	sdp_link_take_early(link);
@@ -448,7 +448,7 @@ static int bad_hello(const struct net *net)
 	return -EPROTO;
 }
 
-/* With a QP as the listener has a place */
+/* Accept the request, with a QP, when the listener has a place. */
 static int answer(struct sdp_link *link)
 {
 	struct rdma_conn_param param;
@@ -489,7 +489,7 @@ static int answer(struct sdp_link *link)
 	return ret;
 }
 
-/* A request.  Non-zero: it is rejected, and the id goes. */
+/* Handle a connection request.  Non-zero: rejected; rdma_cm destroys the id. */
 static int take_in(struct sdp_listener *l, struct rdma_cm_id *id,
 		   const struct rdma_conn_param *param)
 {
@@ -523,24 +523,24 @@ static int take_in(struct sdp_listener *l, struct rdma_cm_id *id,
 		return 0;
 	link->cm_id = NULL;
 	sdp_link_put(link);
-	/* ask again */
+	/* the peer may try again */
 	rdma_reject(id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 	return -EBUSY;
 }
 
 /* Listening ----------------------------------------------------------------------------- */
 
-/* An address that rdma_cm listens on; its listener's work item's */
+/* An address that rdma_cm listens on; of the listener's work item only */
 struct port {
-	struct list_head entry;		/* of sdp_cma_listener.ports */
+	struct list_head entry;		/* on sdp_cma_listener.ports */
 	struct sdp_listener *l;
 	struct rdma_cm_id *id;
 	union sdp_end end;
-	bool dead;			/* its device goes */
+	bool dead;			/* its device is being removed */
 };
 
 static LIST_HEAD(listeners);
-/* Any context.  Who is on the list may be looked after, and nobody else. */
+/* Any context.  Only listeners on the list may have their work item queued. */
 static DEFINE_SPINLOCK(listeners_lock);
 
 static void look_after(struct sdp_listener *l)
@@ -582,7 +582,7 @@ static void close_port(struct port *port)
 	kfree(port);
 }
 
-/* 0: listening, 1: this address is not for us, or an error */
+/* 0: listening, 1: the address is not for us, or a negative errno */
 static int open_port(struct port *port)
 {
 	struct rdma_cm_id *id = port->id;
@@ -591,7 +591,7 @@ static int open_port(struct port *port)
 
 	rdma_set_afonly(id, 1);
 	ret = rdma_bind_addr(id, &port->end.any);
-	/* there is no device, or not yet */
+	/* no device has the address, or not yet */
 	if (ret == -ENODEV)
 		return 1;
 	if (ret)
@@ -682,7 +682,7 @@ static void collect6(struct addresses *a, const struct net_device *ndev)
 #endif
 }
 
-/* The socket's own address, or all that there are */
+/* Collect the socket's own address, or all addresses for the wildcard. */
 static void collect(struct addresses *a, const struct sock *sk)
 {
 	const struct net_device *ndev;
@@ -746,13 +746,13 @@ void sdp_cma_prepare(struct sdp_listener *l)
 void sdp_cma_listen(struct sdp_listener *l)
 {
 	spin_lock_bh(&listeners_lock);
-	/* it may have been closed, and sdp_cma_unlisten() comes but once */
+	/* it may be closed already: sdp_cma_unlisten() is not called again */
 	if (!READ_ONCE(l->closed) && list_empty(&l->cm.entry))
 		list_add_tail(&l->cm.entry, &listeners);
 	if (sdp_device_foreign())
 		look_after(l);
 	spin_unlock_bh(&listeners_lock);
-	/* a client that comes next is heard */
+	/* so that a client that comes next is not refused */
 	flush_work(&l->cm.work);
 }
 
@@ -768,7 +768,7 @@ void sdp_cma_unlisten(struct sdp_listener *l)
 		close_port(port);
 }
 
-/* The link's side ------------------------------------------------------------------------- */
+/* The link's carrier ------------------------------------------------------- */
 
 static int done(struct sdp_link *link)
 {
@@ -805,7 +805,9 @@ static int step(struct sdp_link *link)
 	return -ENETUNREACH;
 }
 
-/* It ends the queue pair at once, so all that was handed over has to be through. */
+/*
+ * rdma_disconnect() ends the queue pair at once: first let all sends complete.
+ */
 static void fin(struct sdp_link *link)
 {
 	bool waits;
@@ -823,14 +825,14 @@ static void destroy(struct sdp_link *link)
 	if (!link->cm_id)
 		return;
 	if (link->qp) {
-		/* asks for the end, or agrees to it */
+		/* requests the disconnection, or confirms the peer's */
 		rdma_disconnect(link->cm_id);
 		ib_drain_qp(link->qp);
 		rdma_destroy_qp(link->cm_id);
 	}
 	if (link->cq)
 		ib_cq_pool_put(link->cq, SDP_CQES);
-	/* no handler runs any more then */
+	/* waits for handlers: none runs afterwards */
 	rdma_destroy_id(link->cm_id);
 	link->cm_id = NULL;
 }
@@ -842,7 +844,7 @@ const struct sdp_carrier_ops sdp_carrier_cm = {
 	.destroy = destroy,
 };
 
-/* Addresses that come --------------------------------------------------------------------- */
+/* New addresses ------------------------------------------------------------ */
 
 static int on_address(struct notifier_block *nb, unsigned long event, void *data)
 {
