@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The TCP connection beneath, see carrier.h.
- */
+/* The TCP connection underneath a link, see carrier.h. */
 #include <net/inet_ecn.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
@@ -58,7 +56,7 @@ static void copy_packets(struct sock *to, const struct sock *from)
 		inet6_sk(to)->tclass = dscp(inet6_sk(from)->tclass,
 					    inet6_sk(to)->tclass);
 #endif
-	/* the route may be another one for these */
+	/* these may change the route */
 	sk_dst_reset(to);
 }
 
@@ -94,7 +92,7 @@ void sdp_carrier_congestion(struct sock *to, const struct sock *from)
 	char name[TCP_CA_NAME_MAX];
 	bool other;
 
-	/* a listener's may be changed by its program meanwhile */
+	/* another thread may change that of a listener meanwhile */
 	rcu_read_lock();
 	ca = READ_ONCE(inet_csk(from)->icsk_ca_ops);
 	other = inet_csk(from)->icsk_ca_setsockopt &&
@@ -103,7 +101,7 @@ void sdp_carrier_congestion(struct sock *to, const struct sock *from)
 	rcu_read_unlock();
 	if (!other)
 		return;
-	/* refused to a program that may not choose it any more: the default is as good */
+	/* if the program may not choose it any more, the default will do */
 	to->sk_prot->setsockopt(to, SOL_TCP, TCP_CONGESTION,
 				KERNEL_SOCKPTR(name), strlen(name));
 }
@@ -119,7 +117,7 @@ void sdp_carrier_prepare(struct sock *to, const struct sock *from)
 	release_sock(to);
 }
 
-/* Closed, and TCP's alone */
+/* Whether it is closed, so that only TCP may touch it */
 static bool is_gone(const struct sock *to)
 {
 	sock_owned_by_me(to);
@@ -149,7 +147,7 @@ void sdp_carrier_keepalive(struct sock *to, bool on)
 	release_sock(to);
 }
 
-/* What it tells ------------------------------------------------------------------- */
+/* State of the connection -------------------------------------------------- */
 
 u32 sdp_carrier_unacked(const struct sock *carrier)
 {
@@ -161,7 +159,10 @@ u32 sdp_carrier_unacked(const struct sock *carrier)
 	return READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una);
 }
 
-/* TCP has a copy of what was small, and the device is done with that. */
+/*
+ * Small messages are copied by TCP, so tx_done counts them before their ACK:
+ * that is why the octets TCP has unacknowledged are considered as well.
+ */
 static u64 outq(const struct sock *sk, const struct sdp_link *link)
 {
 	u64 left, busy;
@@ -183,7 +184,7 @@ u64 sdp_carrier_outq(const struct sock *sk, struct sdp_link *link)
 	return octets;
 }
 
-/* As a TCP connection at the same point has it */
+/* The state that a TCP connection would have at this point */
 static u8 state_of(struct sdp_link *link)
 {
 	static const u8 states[SDP_STATES] = {
@@ -193,7 +194,7 @@ static u8 state_of(struct sdp_link *link)
 		[SDP_PEER_HALF] = TCP_CLOSE_WAIT,
 		[SDP_PEER_CLOSING] = TCP_LAST_ACK,
 		[SDP_LAST] = TCP_LAST_ACK,
-		/* the program has nothing to do with TCP's TIME-WAIT */
+		/* TIME-WAIT is no concern of the program */
 		[SDP_WAIT] = TCP_CLOSE,
 		[SDP_FINISH] = TCP_CLOSE,
 		[SDP_ABORTING] = TCP_CLOSE,
@@ -205,14 +206,14 @@ static u8 state_of(struct sdp_link *link)
 		return TCP_CLOSE;
 	if (!link->open)
 		return TCP_SYN_SENT;
-	/* TCP's FIN would not be acknowledged yet */
+	/* a FIN in place of DisConn would not be acknowledged yet */
 	if (link->conn.state == SDP_HALF &&
 	    (link->tx_busy || sdp_carrier_unacked(link->carrier)))
 		return TCP_FIN_WAIT1;
 	return states[link->conn.state];
 }
 
-/* Octets are the program's, all else is the carrier's. */
+/* Fill in TCP_INFO: octets are the program's, all else is the carrier's. */
 static void describe(struct sock *sk, struct sdp_link *link,
 		     struct tcp_info *info)
 {

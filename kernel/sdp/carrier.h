@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The TCP connection beneath a link, as far as programs have a say in it: options
- * that they set on their own socket, and what it tells of itself.
+ * The TCP connection underneath a link, as far as programs can see and set it:
+ * options that they set on their own socket, and TCP_INFO.
  *
- * The sock is the device's from the start of MPA on, which closes it when it likes;
- * a link has a reference, so that it is there.  It is touched under its own lock,
- * inside of that of the program's socket, and not any more once it is closed: its
- * timers are TCP's then.  Links over devices that are not softwarp's have none, and
- * NULL is a carrier of which nothing is known.
+ * From the start of MPA on the sock belongs to the device, which closes it at
+ * any time; the link's reference keeps it allocated.  It is accessed under its
+ * own lock, which nests inside that of the program's socket, and no longer once
+ * it is closed: then its timers are TCP's.  Links over devices that are not
+ * softwarp's have no carrier: the functions for connected links accept NULL for
+ * it.
  */
 #ifndef SDP_CARRIER_H
 #define SDP_CARRIER_H
@@ -17,36 +18,37 @@
 struct sdp_link;
 
 /*
- * sdp_carrier_prepare - options of a carrier that is not connected yet, all of them
- * sdp_carrier_options - those that can change later: keepalive, user timeout, mark,
- *			 priority, TOS and traffic class, TTL and hop limit
+ * sdp_carrier_prepare - copy all options to a carrier that is not connected yet
+ * sdp_carrier_options - copy those that can change later: keepalive, user
+ *			 timeout, mark, priority, TOS and traffic class, TTL and
+ *			 hop limit
  * @from: the program's, locked
  * Process context.
  */
 void sdp_carrier_prepare(struct sock *to, const struct sock *from);
 void sdp_carrier_options(struct sock *to, const struct sock *from);
 
-/* Has the program changed those that are told of by nobody?  Without locks. */
+/* Whether options have changed without a call to us.  Without locks. */
 bool sdp_carrier_stale(const struct sock *to, const struct sock *from);
 
-/* SO_KEEPALIVE is about to change; the program's socket is locked. */
+/* Apply SO_KEEPALIVE, before the program's socket has it, which is locked. */
 void sdp_carrier_keepalive(struct sock *to, bool on);
 
 /*
- * Octets of ours that the peer's TCP has not acknowledged, with all headers.
- * Without locks.
+ * Octets, with all headers, that the peer's TCP has not acknowledged.  Without
+ * locks.
  */
 u32 sdp_carrier_unacked(const struct sock *carrier);
 
-/* Octets of the program's that are not; its socket is locked. */
+/* The program's octets among them, and those not sent; its socket is locked. */
 u64 sdp_carrier_outq(const struct sock *sk, struct sdp_link *link);
 
-/* An accepted socket has the congestion control of its listener; @to is unlocked. */
+/* Inherit the listener's congestion control; @to is unlocked. */
 void sdp_carrier_congestion(struct sock *to, const struct sock *from);
 
 /*
- * getsockopt() of TCP_INFO, TCP_MAXSEG and TCP_CC_INFO; -ENOPROTOOPT: another one.
- * The program's socket is locked.
+ * getsockopt() of TCP_INFO, TCP_MAXSEG and TCP_CC_INFO; -ENOPROTOOPT: not
+ * handled here.  The program's socket is locked.
  */
 int sdp_carrier_getsockopt(struct sock *sk, struct sdp_link *link, int name,
 			   char __user *val, int __user *len);
