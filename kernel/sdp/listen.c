@@ -14,11 +14,11 @@
 #include "sock.h"
 #include "stats.h"
 
-/* Carriers that are taken in without a pause */
+/* Carriers that are taken in at a time */
 #define BUDGET	64
-/* Places that are paid for before somebody wants them */
+/* Places that are charged in advance */
 #define SPARE	4
-/* Until the next look for those who hold a place for too long */
+/* Interval to look for links that hold a place for too long */
 #define LOOK_TIME	(HZ / 2)
 
 static struct sdp_pm *pm_of(const struct sdp_listener *l)
@@ -26,7 +26,7 @@ static struct sdp_pm *pm_of(const struct sdp_listener *l)
 	return &sdp_net(l->seen.net)->pm;
 }
 
-/* The sock that TCP has carriers for */
+/* The sock that carriers come to */
 static struct sock *tcp_of(const struct sdp_listener *l)
 {
 	return l->port ? l->port->sk : l->sk;
@@ -71,7 +71,7 @@ void sdp_listener_put_atomic(struct sdp_listener *l)
 void sdp_listener_kick(struct sdp_listener *l)
 {
 	kref_get(&l->ref);
-	/* at once, if it was to be later */
+	/* run it now even if it is delayed */
 	if (mod_delayed_work(sdp_listen_wq, &l->work, 0))
 		sdp_listener_put(l);
 }
@@ -83,7 +83,10 @@ static void look_later(struct sdp_listener *l)
 		sdp_listener_put(l);
 }
 
-/* A carrier waits in TCP's queue.  Children have this, too, until they are taken. */
+/*
+ * A carrier waits in TCP's queue.  Children inherit this callback until they
+ * are taken; they have no listener.
+ */
 static void carrier_ready(struct sock *sk)
 {
 	struct sdp_listener *l;
@@ -99,7 +102,7 @@ static void carrier_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
-/* The same, for a port of its own */
+/* The same, for the listener's own port */
 static void port_ready(struct sock *sk)
 {
 	struct sdp_listener *l;
@@ -152,21 +155,22 @@ static u32 taken(const struct sdp_listener *l)
 	       READ_ONCE(l->count[SDP_READY]);
 }
 
-/* As TCP counts: the backlog and one more */
+/* The backlog plus one, as TCP counts */
 static u32 most(const struct sdp_listener *l)
 {
 	return READ_ONCE(l->sk->sk_max_ack_backlog) + 1;
 }
 
-/* No more carriers, but for those that are silent already */
+/* Whether to take in no more carriers; silent links do not count */
 static bool full(const struct sdp_listener *l)
 {
 	return taken(l) + READ_ONCE(l->count[SDP_WAITING]) >= most(l);
 }
 
 /*
- * The listener pays for what stands for a place, until the socket that is
- * accepted does: for those that are taken, and some more.  Locked.
+ * Charge the listener's socket for the places in use, those that links wait
+ * for, and some more, until the accepted socket is charged instead.  The socket
+ * is locked.
  */
 static void pay(struct sdp_listener *l)
 {
@@ -180,13 +184,13 @@ static void pay(struct sdp_listener *l)
 		sk_mem_charge(sk, SDP_LINK_COST);
 		has++;
 	}
-	/* not back and forth with each of them */
+	/* keep some, so that not each link charges and uncharges */
 	while (has > want + SPARE) {
 		sk_mem_uncharge(sk, SDP_LINK_COST);
 		has--;
 	}
 	spin_lock_bh(&l->lock);
-	/* places may have been taken meanwhile, but no more than were paid */
+	/* links may have taken places meanwhile, but only charged ones */
 	l->charged = has;
 	spin_unlock_bh(&l->lock);
 }
@@ -227,7 +231,7 @@ bool sdp_listener_admit(struct sdp_link *link)
 	return list == SDP_HALF_OPEN;
 }
 
-/* For those who wait, in their order */
+/* Assign free places to waiting links, in order. */
 static void give_places(struct sdp_listener *l)
 {
 	struct sdp_link *link;
@@ -240,7 +244,7 @@ static void give_places(struct sdp_listener *l)
 	spin_unlock_bh(&l->lock);
 }
 
-/* End the oldest one of a list, if it is that old */
+/* Abort the oldest link of a list if it has this age. */
 static bool evict(struct sdp_listener *l, u8 list, unsigned long age)
 {
 	struct sdp_link *link;
@@ -261,7 +265,7 @@ static bool evict(struct sdp_listener *l, u8 list, unsigned long age)
 	return true;
 }
 
-/* Somebody waits because all places are taken, some by who does not go on. */
+/* Whether links or carriers wait while half-open ones hold places */
 static bool contested(const struct sdp_listener *l)
 {
 	return READ_ONCE(l->count[SDP_HALF_OPEN]) && full(l) &&
@@ -271,7 +275,7 @@ static bool contested(const struct sdp_listener *l)
 
 /* Carriers --------------------------------------------------------------------- */
 
-/* The next carrier, as a socket of the kernel's; -EAGAIN: none. */
+/* The next carrier, as a kernel socket; -EAGAIN: none. */
 static struct socket *next_carrier(struct sdp_listener *l)
 {
 	struct socket *sock;
@@ -304,14 +308,14 @@ static void take_in(struct sdp_listener *l, struct socket *sock)
 		return;
 	}
 	sdp_link_over(link, sock);
-	/* whatever becomes of it meanwhile */
+	/* for this function: the link may end meanwhile */
 	sdp_link_get(link);
 	kref_get(&l->ref);
 	link->listener = l;
 	spin_lock_bh(&l->lock);
 	sdp_link_start(link);
 	closed = l->closed;
-	/* with the reference of sdp_link_new() */
+	/* the list takes over the reference of sdp_link_new() */
 	if (!closed)
 		enlist(l, link, SDP_SILENT);
 	spin_unlock_bh(&l->lock);
@@ -330,7 +334,7 @@ bool sdp_listener_enter(struct sdp_listener *l, struct sdp_link *link)
 	kref_get(&l->ref);
 	link->listener = l;
 	spin_lock_bh(&l->lock);
-	/* TCP's queue has as many, which are not taken in yet */
+	/* the same limit as that of TCP's queue of connections not taken in */
 	room = !l->closed && l->count[SDP_SILENT] + l->count[SDP_WAITING] <
 			     min_t(u32, most(l), SDP_SILENT_MAX);
 	if (room) {
@@ -350,7 +354,7 @@ bool sdp_listener_enter(struct sdp_listener *l, struct sdp_link *link)
 	return false;
 }
 
-/* True: there may be more. */
+/* True: the budget is used up; there may be more. */
 static bool take_some(struct sdp_listener *l)
 {
 	struct socket *sock;
@@ -364,7 +368,7 @@ static bool take_some(struct sdp_listener *l)
 			look_later(l);
 			return false;
 		}
-		/* it may have been lowered */
+		/* a loop, because the limit may have been lowered */
 		while (READ_ONCE(l->count[SDP_SILENT]) >=
 		       sdp_tunable(l->seen.net, SDP_SILENT_MAX))
 			evict(l, SDP_SILENT, 0);
@@ -390,7 +394,7 @@ static void work(struct work_struct *work)
 	    evict(l, SDP_HALF_OPEN,
 		  sdp_tunable_jiffies(l->seen.net, SDP_PLACE_TIME)))
 		more = true;
-	/* for a place, or for memory */
+	/* for an overdue place, or for memory to charge */
 	if (contested(l) || READ_ONCE(l->count[SDP_WAITING]))
 		look_later(l);
 	if (more)
@@ -410,7 +414,7 @@ static struct socket *make_port(struct sock *sk)
 		return ERR_PTR(ret);
 	swp_sk_hold_net(sock->sk);
 	sdp_sock_inherit(sock->sk, sk);
-	/* else it might be one that another program has as well */
+	/* else another program might share the port */
 	sock->sk->sk_reuse = SK_NO_REUSE;
 	sock->sk->sk_reuseport = 0;
 	sdp_end_of(&at, sk, false);
@@ -423,10 +427,10 @@ static struct socket *make_port(struct sock *sk)
 	return sock;
 }
 
-/* They are chosen at random, and few of them rest. */
+/* Ports are chosen at random, and few are kept by sdp_pm_rests(). */
 #define PORT_TRIES	8
 
-/* A port at the program's address, with which peers that know it do SDP */
+/* Bind the program's address and a port that peers do not remember. */
 static struct socket *new_port(struct sdp_pm *pm, struct sock *sk)
 {
 	struct socket *sock = NULL;
@@ -455,7 +459,7 @@ static void hook(struct sdp_listener *l)
 	write_unlock_bh(&sk->sk_callback_lock);
 }
 
-/* No carriers from now on; those of the program's own socket end with TCP's. */
+/* Stop the listener's own port; the program's socket is TCP's to stop. */
 static void close_port(struct sdp_listener *l)
 {
 	struct sock *sk = tcp_of(l);
@@ -465,7 +469,7 @@ static void close_port(struct sdp_listener *l)
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
 	write_unlock_bh(&sk->sk_callback_lock);
-	/* the work item may still look at it; links hold the listener for longer */
+	/* free_listener() releases it: the work item may still use it */
 	kernel_sock_shutdown(l->port, SHUT_RDWR);
 	sdp_pm_close(pm_of(l));
 }
@@ -518,7 +522,7 @@ int sdp_listener_open(struct sdp_listener *l)
 	int ret;
 
 	sock_owned_by_me(l->sk);
-	/* for good, and before there are carriers that have it from here */
+	/* once, and before carriers use it in sdp_listener_name() */
 	if (!s->port) {
 		sdp_end_of(&s->at, l->sk, false);
 		s->v6only = ipv6_only_sock(l->sk);
@@ -532,7 +536,7 @@ int sdp_listener_open(struct sdp_listener *l)
 			return ret;
 	}
 	sdp_pm_publish(pm_of(l), s);
-	/* there may be room for more now */
+	/* the backlog may have grown */
 	sdp_listener_kick(l);
 	return 0;
 }
@@ -560,7 +564,7 @@ void sdp_listener_close(struct sdp_listener *l)
 		list_splice_tail_init(&l->list[i], &links);
 		WRITE_ONCE(l->count[i], 0);
 	}
-	/* each is off the lists before its work item can look */
+	/* so that sdp_listener_lost() leaves these links alone */
 	list_for_each_entry_safe(link, next, &links, entry)
 		link->listed = SDP_NOT_LISTED;
 	spin_unlock_bh(&l->lock);
@@ -571,7 +575,7 @@ void sdp_listener_close(struct sdp_listener *l)
 	}
 	if (cancel_delayed_work(&l->work))
 		sdp_listener_put(l);
-	/* what holds it now lets go of it soon */
+	/* links and the work item put their references soon */
 	sdp_listener_put(l);
 }
 
@@ -619,7 +623,7 @@ void sdp_listener_lost(struct sdp_link *link)
 	if (!l)
 		return;
 	spin_lock_bh(&l->lock);
-	/* one that is ready is accepted all the same, with what it has received */
+	/* a READY link stays: it is accepted with what it has received */
 	mine = link->listed != SDP_NOT_LISTED && link->listed != SDP_READY;
 	if (mine)
 		delist(l, link);
