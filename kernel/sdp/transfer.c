@@ -577,6 +577,12 @@ static bool is_large(const struct sdp_tx *tx)
 	return tx->payload > 2 * (1500 - 52);
 }
 
+/* Is a message in flight whose completion will call sdp_link_pump()? */
+static bool flows(const struct sdp_link *link)
+{
+	return link->tx_busy > link->tx_quiet;
+}
+
 /* The octets that one message can have */
 static struct sdp_queue offered(struct sdp_link *link)
 {
@@ -592,6 +598,7 @@ static struct sdp_queue offered(struct sdp_link *link)
 	 * nothing to send.  Small octets gather anyway when credits run short:
 	 * then the reading program sets the pace.
 	 */
+	q.flows = flows(link);
 	q.partial = q.octets < link->queue_octets ||
 		    (!link->more && (link->nodelay || !link->tx_large));
 	/* keep back the last octet, which may have to go out of band */
@@ -912,8 +919,7 @@ static void set_nudge(struct sdp_link *link, const struct sdp_queue *q)
 	starved = sdp_conn_starved(&link->conn, q);
 	set_starved(link, starved);
 	/* the completion of a signaled message calls sdp_link_pump() */
-	if (!starved && (!q->octets || link->tx_busy > link->tx_quiet ||
-			 q->partial))
+	if (!starved && (!q->octets || flows(link) || q->partial))
 		return;
 	if (starved && !timer_pending(&link->nudge))
 		trace_sdp_credit(link, false);
@@ -928,6 +934,15 @@ static bool left_to_others(struct sdp_link *link)
 	    !sdp_credits_allow(&link->conn.credits, true))
 		return false;
 	set_starved(link, false);
+	/*
+	 * A packet sent from softirq waits in the backlog until that ends, and the
+	 * packets of a process overtake it: TCP would take that for loss.
+	 */
+	if (in_serving_softirq() && !link->queue_octets &&
+	    sdp_credits_due(&link->conn.credits, flows(link))) {
+		sdp_link_event(link, SDP_EV_PUMP);
+		return true;
+	}
 	switch (sdp_push_by(in_serving_softirq(), link->queue_octets,
 			    link->sk ? link->pushers : 0, link->push_due)) {
 	case SDP_PUSH_WAKE:

@@ -356,6 +356,7 @@ static void numbers_wrap(struct kunit *test)
 /* SDP-163, SDP-167: an update when the peer is down to one, and not for nothing */
 static void updates(struct kunit *test)
 {
+	struct sdp_queue flows = { .partial = true, .flows = true };
 	struct sdp_conn c;
 	struct sdp_out out;
 	int i;
@@ -385,6 +386,16 @@ static void updates(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, next(&c, 0, &out));
 	take_data(&c, 1, 0);
 	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 0, &out));
+	/* payload that is on its way tells of them; down to one is down to one */
+	sdp_credits_post(&c.credits, 22);
+	KUNIT_EXPECT_EQ(test, SDP_MID_DATA, next(&c, 0, &out));
+	for (i = out.msg.bufs; i > 1; i--) {
+		KUNIT_EXPECT_FALSE(test, sdp_conn_next(&c, &flows, &out));
+		take_data(&c, 1, 0);
+		sdp_credits_post(&c.credits, 1);
+	}
+	KUNIT_EXPECT_TRUE(test, sdp_conn_next(&c, &flows, &out));
+	KUNIT_EXPECT_EQ(test, 0U, out.msg.payload);
 }
 
 /* Without credit for payload the peer is asked once, and again by a timer. */

@@ -393,7 +393,7 @@ static bool wants(const struct sdp_conn *c, const struct sdp_queue *queue,
 		return true;
 	return c->resize.due || sdp_sink_due(&c->sink) ||
 	       sdp_resize_ack_due(&c->resize, c->credits.received) ||
-	       sdp_credits_due(&c->credits);
+	       sdp_credits_due(&c->credits, queue->flows);
 }
 
 bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
@@ -441,7 +441,7 @@ bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 	if (payload && sdp_credits_ask(&c->credits, false) &&
 	    (!c->asked || sdp_credits_unclear(&c->credits)))
 		c->asked = true;
-	else if (!sdp_credits_due(&c->credits) &&
+	else if (!sdp_credits_due(&c->credits, queue->flows) &&
 		 !(sends && may_tell(&c->source)))
 		return false;
 	stamp(c, out);

@@ -83,6 +83,7 @@ enum sdp_action {
 struct sdp_queue {
 	__u64 octets;
 	bool partial;	/* less than a message full may go */
+	bool flows;	/* payload is in flight, and its completion calls again */
 };
 
 /* A message to be sent */

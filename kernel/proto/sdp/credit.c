@@ -83,7 +83,7 @@ bool sdp_credits_ask(const struct sdp_credits *c, bool again)
 	return left == 1 || (c->limit == c->sent && sdp_credits_gives(c));
 }
 
-bool sdp_credits_due(const struct sdp_credits *c)
+bool sdp_credits_due(const struct sdp_credits *c, bool flows)
 {
 	__u64 more = tellable(c) - c->told;
 	__u64 left = c->told > c->received ? c->told - c->received : 0;
@@ -92,7 +92,8 @@ bool sdp_credits_due(const struct sdp_credits *c)
 	if (!sdp_credits_gives(c))
 		return false;
 	/* one that reckons as we do, with message 0 unclear, sees one less */
-	return left <= (c->spare ? 2 : 1) || more >= (half > 2 ? half : 2);
+	return left <= (c->spare ? 2 : 1) ||
+	       (!flows && more >= (half > 2 ? half : 2));
 }
 
 void sdp_credits_post(struct sdp_credits *c, __u32 count)

@@ -87,8 +87,10 @@ bool sdp_credits_ask(const struct sdp_credits *c, bool again);
  * The peer waits for buffers, or nearly so, and we have some: an update is due
  * although there is nothing to say; sections 10.4 and 10.5.  Of an update comes
  * no other: it takes two messages at least that the peer has sent.
+ * @flows: more payload follows soon and carries the update, so a peer that has
+ *	    buffers left can wait for that
  */
-bool sdp_credits_due(const struct sdp_credits *c);
+bool sdp_credits_due(const struct sdp_credits *c, bool flows);
 
 /* So many more buffers were posted. */
 void sdp_credits_post(struct sdp_credits *c, __u32 count);

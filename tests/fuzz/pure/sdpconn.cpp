@@ -52,7 +52,7 @@ class End {
 
     /* Something to send, if there is. */
     bool step(End &peer) {
-        sdp_queue queue{payload_allowed() ? queued_ - taken_ : owed_, partial};
+        sdp_queue queue{payload_allowed() ? queued_ - taken_ : owed_, partial, flows};
         sdp_out out;
         uint64_t left = sdp_credits_left(&c.credits);
         bool gives = sdp_credits_gives(&c.credits);
@@ -245,13 +245,13 @@ class End {
         CHECK(!peer.urgent_ && !c.source.oob && !c.source.oob_told);
     }
     bool starved() const {
-        sdp_queue queue{queued_ - taken_, true};
+        sdp_queue queue{queued_ - taken_, true, flows};
         return sdp_conn_starved(&c, &queue);
     }
     bool eof() const { return eof_; }
 
     sdp_conn c;
-    bool partial = true;
+    bool partial = true, flows = false;
 
   private:
     bool payload_allowed() const { return adverts_.empty() && !cancel_sent_ && owed_ == 0; }
@@ -350,7 +350,10 @@ void act(Input &in, End &e, End &peer) {
     case 7: e.queue(in.u16() * (in.u8() % 16U)); break;
     case 8: e.read(in.u8()); break;
     case 9: e.mark(); break;
-    case 10: e.partial = !e.partial; break;
+    case 10:
+        e.flows ^= e.partial;
+        e.partial = !e.partial;
+        break;
     case 11: e.more_buffers(in.u8()); break;
     case 12: sdp_resize_ask(&e.c.resize, in.u16()); break;
     case 13: e.resize(in.u16()); break;
@@ -417,6 +420,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             act(in, acceptor, connector);
     }
     connector.partial = acceptor.partial = true;
+    connector.flows = acceptor.flows = false;
     /* an end without credit asks now and then; more often than a few times it need not */
     for (int quiet = 0; quiet < 8; quiet++) {
         /* many more than what may be queued takes */
