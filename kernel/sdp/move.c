@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A peer hands its socket on to another process or host of its, and we follow:
+ * A peer moves its socket to another process or host, and we follow:
  * draft-pinkerton-iwarp-sdp-01 section 13.1.1, as the Remote Peer.
  *
- *   SuspComm taken in -> SuspCommAck sent (proto/sdp/conn.c)
- *     -> it has left:       BOUND    the queue pair is gone, and TCP closes behind all
- *                                    that was said; another TCP has the old address
- *                                    and port
- *     -> connect():         SETUP    to the port of SuspComm; Hello, MPA, HelloAck as
- *                                    always, with link->phase from its beginning
- *     -> HelloAck taken in: NONE     the stream goes on where it was
+ *   SuspComm received -> SuspCommAck sent (proto/sdp/conn.c)
+ *     -> sent:       BOUND  the queue pair is destroyed, TCP closes after all
+ *                           that was sent; a new TCP socket is bound to the old
+ *                           address and port
+ *     -> connect():  SETUP  to the port of SuspComm; Hello, MPA, HelloAck as
+ *                           always, link->phase starts from TCP
+ *     -> HelloAck:   NONE   the stream goes on where it was
  *
- * The socket keeps its link, which has the octets of both directions that are not
- * where they belong.  While link->open the program sends into the queue, reads,
- * shuts down and closes as ever.  It must not take longer than a set-up may, and
- * what goes wrong is an end of the connection: ECONNRESET.
+ * The socket keeps its link, which keeps the octets of both directions that are
+ * not delivered yet.  While link->open the program sends into the queue, reads,
+ * shuts down and closes as always.  A move is limited as a set-up is; any error
+ * ends the connection with ECONNRESET.
  */
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -25,7 +25,7 @@
 #include "link.h"
 #include "sock.h"
 
-/* Between two attempts to connect; the TCP before may have to come to its end */
+/* Interval of attempts to connect: the old connection may have to end first */
 #define RETRY_TIME	(HZ / 50)
 
 void sdp_link_use_next(struct sdp_link *link)
@@ -40,7 +40,9 @@ void sdp_link_use_next(struct sdp_link *link)
 	sock_put(old);
 }
 
-/* The program may look at the one before; with a reference */
+/*
+ * The newest carrier, with a reference.  The program may still use the old one.
+ */
 static struct sock *latest(struct sdp_link *link)
 {
 	struct sock *sk;
@@ -59,7 +61,7 @@ static void set_next(struct sdp_link *link, struct sock *sk)
 	sock_hold(sk);
 	spin_lock_bh(&link->lock);
 	old = link->next_carrier;
-	/* nobody has accepted it: then nobody looks */
+	/* no program uses link->carrier, so replace it at once */
 	if (!link->sk)
 		old = link->carrier;
 	if (link->sk)
@@ -71,7 +73,7 @@ static void set_next(struct sdp_link *link, struct sock *sk)
 		sock_put(old);
 }
 
-/* TCP that has our end of the one before; the peer looks for its port. */
+/* Create a TCP socket bound to our old end: the peer expects its port. */
 static int bind_tcp(struct sdp_link *link)
 {
 	union sdp_end local = link->seen.local;
@@ -88,7 +90,7 @@ static int bind_tcp(struct sdp_link *link)
 	swp_sk_hold_net(sk);
 	sk->sk_bound_dev_if = from->sk_bound_dev_if;
 	sdp_carrier_prepare(sk, from);
-	/* a listener may have the port as well */
+	/* a listener may have the same port */
 	sk->sk_reuse = SK_FORCE_REUSE;
 	if (local.any.sa_family == AF_INET6)
 		local.in6.sin6_scope_id = sk->sk_bound_dev_if;
@@ -115,7 +117,7 @@ static void connect_tcp(struct sdp_link *link)
 	ret = kernel_connect(link->tcp, swp_sockaddr_arg(&remote),
 			     sdp_end_len(&remote), O_NONBLOCK);
 	if (ret == -EADDRNOTAVAIL) {
-		/* to the same port, where TCP is not done yet */
+		/* the old connection still has the same pair of ports */
 		sdp_link_later(link, RETRY_TIME);
 		return;
 	}
@@ -129,7 +131,7 @@ static void connect_tcp(struct sdp_link *link)
 	sdp_link_event(link, SDP_EV_TCP);
 }
 
-/* The socket takes over what is new as soon as that is possible. */
+/* Have settle() take over the new carrier and charges as soon as it can. */
 static void tell_socket(struct sdp_link *link)
 {
 	struct sock *sk;
@@ -147,7 +149,7 @@ static void tell_socket(struct sdp_link *link)
 	sock_put(sk);
 }
 
-/* Has SuspCommAck left, and nothing been done about it? */
+/* Begin the move once SuspCommAck was sent.  False: it has begun, or cannot. */
 static bool begin(struct sdp_link *link)
 {
 	bool begun;
@@ -169,7 +171,7 @@ static void leave(struct sdp_link *link)
 	sdp_link_limit_setup(link);
 	sdp_link_quiesce(link);
 	sdp_link_leave(link);
-	/* nothing of it comes any more */
+	/* the old carrier raises no more events */
 	clear_bit(SDP_EV_TCP, &link->events);
 	clear_bit(SDP_EV_REQUEST, &link->events);
 	clear_bit(SDP_EV_DONE, &link->events);
