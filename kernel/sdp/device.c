@@ -17,7 +17,7 @@
 
 static LIST_HEAD(devices);
 static DEFINE_MUTEX(devices_mutex);
-/* Of these, how many are not softwarp's */
+/* Number of devices that are not softwarp's */
 static atomic_t foreign = ATOMIC_INIT(0);
 
 static struct ib_client client;
@@ -35,8 +35,9 @@ void sdp_device_put(struct sdp_device *dev)
 }
 
 /*
- * softwarp's entries, without a link to its module: as long as the device is
- * there softwarp.ko is, and remove() below comes before its end.
+ * softwarp's start-up API, without a dependency on its module: softwarp.ko is
+ * loaded as long as its device is registered, and remove() runs before that
+ * ends.
  */
 static const struct swp_startup_api *startup_of(struct ib_device *ib)
 {
@@ -51,7 +52,7 @@ static const struct swp_startup_api *startup_of(struct ib_device *ib)
 	return ours ? api : NULL;
 }
 
-/* What rdma_cm can connect */
+/* Whether rdma_cm can connect the device */
 static bool connectable(struct ib_device *ib)
 {
 	u32 port;
@@ -62,7 +63,7 @@ static bool connectable(struct ib_device *ib)
 	return false;
 }
 
-/* A port has another address, so there may be more to listen on. */
+/* A port's address has changed: listeners may have more to listen on. */
 static void on_ib_event(struct ib_event_handler *h, struct ib_event *event)
 {
 	if (event->event == IB_EVENT_GID_CHANGE)
@@ -157,7 +158,7 @@ static struct sdp_device *over(const struct net_device *ndev)
 	return found;
 }
 
-/* The netdev that has the address, which is none of IPv4 in IPv6 */
+/* The netdev that has the address, which is not an IPv4-mapped one */
 static struct net_device *owner_of(struct net *net, const union sdp_end *own)
 {
 #if IS_ENABLED(CONFIG_IPV6)
@@ -166,7 +167,7 @@ static struct net_device *owner_of(struct net *net, const union sdp_end *own)
 
 		rcu_read_lock();
 		for_each_netdev_rcu(net, ndev) {
-			/* on this one, and not on any */
+			/* strict: on this netdev, not on any */
 			if (!ipv6_chk_addr(net, &own->in6.sin6_addr, ndev, 1))
 				continue;
 			dev_hold(ndev);
@@ -224,7 +225,7 @@ bool sdp_device_is_softwarps(struct net *net, const struct net_device *ndev,
 	return true;
 }
 
-/* Devices of others ----------------------------------------------------------------- */
+/* Devices that are not softwarp's ------------------------------------------ */
 
 bool sdp_device_foreign(void)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * An address and a port.
- */
+/* An address with a port. */
 #ifndef SDP_ENDS_H
 #define SDP_ENDS_H
 
@@ -18,7 +16,7 @@ union sdp_end {
 };
 
 void sdp_end_of(union sdp_end *end, const struct sock *sk, bool peer);
-/* IPv4 in IPv6 becomes IPv4. */
+/* Turn an IPv4-mapped IPv6 address into IPv4. */
 void sdp_end_unmap(union sdp_end *end);
 
 static inline u16 sdp_end_port(const union sdp_end *end)

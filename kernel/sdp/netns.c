@@ -17,7 +17,7 @@ struct sdp_net *sdp_net(const struct net *net)
 	return net_generic(net, netns_id);
 }
 
-/* The list ---------------------------------------------------------------------- */
+/* The list ----------------------------------------------------------------- */
 
 int sdp_seen_reserve(struct sdp_seen *s, enum sdp_seen_kind kind,
 		     const struct sock *sk)
@@ -31,7 +31,7 @@ int sdp_seen_reserve(struct sdp_seen *s, enum sdp_seen_kind kind,
 		return ret;
 	s->kind = kind;
 	s->uid = READ_ONCE(sk->sk_uid);
-	/* the sock has one, too, but not for as long as we are here */
+	/* the sock's reference may go before this one */
 	s->net = get_net(sock_net(sk));
 	return 0;
 }
@@ -42,7 +42,7 @@ void sdp_seen_show(struct sdp_seen *s, const struct sock *sk)
 		sdp_end_of(&s->local, sk, false);
 		sdp_end_of(&s->remote, sk, true);
 	}
-	/* the place is there already, so this takes no memory */
+	/* the index is reserved, so this needs no memory */
 	xa_store_bh(&sdp_net(s->net)->seen, s->id, s, GFP_ATOMIC);
 }
 
@@ -126,7 +126,7 @@ err_stats:
 	return ret;
 }
 
-/* All that was on the list had a reference, so that nothing is. */
+/* The list is empty: each entry has a reference to the namespace. */
 static void __net_exit exit_net_of(struct net *net)
 {
 	sdp_sysctl_exit(net);

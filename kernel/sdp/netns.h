@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a network namespace has of its own: what can be set, counters, and the list
- * of its connections and listeners, which /proc/net/softwarp_sdp shows.
+ * State of a network namespace: tunables, counters, and the list of its
+ * connections and listeners, which /proc/net/softwarp_sdp shows.
  */
 #ifndef SDP_NETNS_H
 #define SDP_NETNS_H
@@ -27,21 +27,22 @@ enum sdp_seen_kind {
 };
 
 /*
- * What is on the list; a part of struct sdp_link, struct sdp_listener and struct
- * sdp_by_tcp, which are freed by RCU.  From sdp_seen_show() on, readers look at it at any time.
+ * An entry of the list: part of struct sdp_link, struct sdp_listener and struct
+ * sdp_by_tcp, which are freed by RCU.  From sdp_seen_show() on, readers access
+ * it at any time.
  */
 struct sdp_seen {
 	struct net *net;		/* with a reference */
-	u32 id;				/* on the list; 0: none */
+	u32 id;				/* its index on the list; 0: none */
 	u8 kind;			/* enum sdp_seen_kind */
-	kuid_t uid;			/* of who has made it */
-	union sdp_end local, remote;	/* of a link, for good */
+	kuid_t uid;			/* of the user who made it */
+	union sdp_end local, remote;	/* of a link; they do not change */
 	char device[IB_DEVICE_NAME_MAX];	/* under sdp_link.lock */
 };
 
 struct sdp_net {
 	struct xarray seen;		/* struct sdp_seen, by sdp_seen.id */
-	u32 next;			/* id, likely */
+	u32 next;			/* where to look for the next id */
 	struct sdp_stats __percpu *stats;
 	int tunable[SDP_TUNABLES];	/* enum sdp_tunable */
 	struct ctl_table *table;
@@ -54,20 +55,20 @@ int sdp_netns_init(void);
 void sdp_netns_exit(void);
 
 /*
- * sdp_seen_reserve - a place on the list, where nobody sees it yet
- * @sk: of TCP; the namespace is its, and the user
+ * sdp_seen_reserve - reserve an index on the list, invisible to readers
+ * @sk: of TCP; gives the namespace and the user
  * Process context.
  */
 int sdp_seen_reserve(struct sdp_seen *s, enum sdp_seen_kind kind,
 		     const struct sock *sk);
 /*
- * Be seen, with the addresses of that sock of TCP's, or NULL: as they are.  Any
- * context.
+ * Make the entry visible, with the addresses of a TCP sock; NULL: with those it
+ * has.  Any context.
  */
 void sdp_seen_show(struct sdp_seen *s, const struct sock *sk);
-/* Never again; twice does no harm. */
+/* Remove the entry from the list; does nothing the second time. */
 void sdp_seen_hide(struct sdp_seen *s);
-/* The end of it, with the reference to the namespace */
+/* Remove the entry and put the reference to the namespace. */
 void sdp_seen_release(struct sdp_seen *s);
 
 /* proc.c */
