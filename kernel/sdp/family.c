@@ -13,7 +13,7 @@
 
 unsigned int sdp_family = AF_INET_SDP;
 
-/* IPv4 and IPv6: what TCP has, and what we put before it */
+/* TCP's tables, and ours, which replace them; one each for IPv4 and IPv6 */
 enum { V4, V6, FAMILIES };
 
 static struct proto *tcp_prots[FAMILIES];
@@ -21,7 +21,7 @@ static const struct proto_ops *tcp_ops[FAMILIES];
 static struct proto prots[FAMILIES];
 static struct proto_ops sock_ops[FAMILIES];
 static bool have_v6;
-/* of any TCP socket */
+/* callbacks of TCP sockets */
 static void (*default_state_change)(struct sock *sk);
 static void (*default_data_ready)(struct sock *sk);
 
@@ -41,8 +41,8 @@ const struct proto_ops *sdp_tcp_ops(const struct sock *sk)
 }
 
 /*
- * With TCP's table nothing pins the module when the program has closed the socket,
- * for as long as TIME_WAIT takes.  The caller has a reference by sock->ops.
+ * With TCP's struct proto the sock no longer pins this module after close(), in
+ * TIME_WAIT for instance.  Until then sock->ops has a reference for the caller.
  */
 void sdp_family_forget(struct sock *sk)
 {
@@ -86,7 +86,7 @@ void sdp_carrier_forget(struct sock *sk, struct socket *sock)
 	int i = index_of(sk);
 
 	sock_owned_by_me(sk);
-	/* whoever runs the listener's would take what is hung to it for a listener */
+	/* the listener's callback would take sk_user_data for a listener */
 	sdp_carrier_callbacks(sk);
 	sdp_family_forget(sk);
 	sock->ops = tcp_ops[i];
@@ -95,7 +95,7 @@ void sdp_carrier_forget(struct sock *sk, struct socket *sock)
 
 /* Tables ----------------------------------------------------------------------------------- */
 
-/* TCP's, but for what we do ourselves */
+/* A copy of TCP's table with our calls */
 static void make_prot(struct proto *p, const struct proto *tcp, const char *name)
 {
 	*p = *tcp;
@@ -106,7 +106,7 @@ static void make_prot(struct proto *p, const struct proto *tcp, const char *name
 	p->close = sdp_sock_prot.close;
 	p->release_cb = sdp_sock_prot.release_cb;
 	p->keepalive = sdp_sock_prot.keepalive;
-	/* what TCP has not sent is not what we have not */
+	/* TCP's function looks at its own write queue, not at ours */
 	p->stream_memory_free = NULL;
 #ifdef CONFIG_BPF_SYSCALL
 	p->psock_update_sk_prot = sdp_sock_prot.psock_update_sk_prot;
@@ -131,7 +131,7 @@ static void make_ops(struct proto_ops *o, const struct proto_ops *tcp)
 	o->sendmsg = sdp_sock_ops.sendmsg;
 	o->recvmsg = sdp_sock_ops.recvmsg;
 	o->splice_eof = sdp_sock_ops.splice_eof;
-	/* the others would look into TCP's queues */
+	/* these would access TCP's queues */
 	o->mmap = sock_no_mmap;
 	o->read_sock = NULL;
 	o->read_skb = NULL;
@@ -142,7 +142,7 @@ static void make_ops(struct proto_ops *o, const struct proto_ops *tcp)
 	swp_no_sendpage(o);
 }
 
-/* What TCP's sockets have, from one of them */
+/* Get the tables and callbacks of TCP from a socket of it. */
 static int learn(int i, int family)
 {
 	struct socket *sock;
@@ -179,7 +179,7 @@ static struct inet_protosw entries[FAMILIES] = {
 	},
 };
 
-/* socket(AF_INET_SDP): made as one of AF_INET is */
+/* socket(AF_INET_SDP): make a socket of AF_INET and graft it. */
 static int create(struct net *net, struct socket *sock, int protocol, int kern)
 {
 	struct socket *made;
@@ -209,7 +209,7 @@ static struct net_proto_family family_ops = {
 	.create = create,
 };
 
-/* Is the number of our protocol another's? */
+/* Check that no other module has the number of our protocol. */
 static int look_for_others(void)
 {
 	struct socket *sock;
@@ -235,7 +235,7 @@ int sdp_family_init(void)
 	ret = learn(V4, AF_INET);
 	if (ret)
 		return ret;
-	/* with ipv6.disable=1 there is none */
+	/* with ipv6.disable=1 there is no IPv6 */
 	have_v6 = IS_ENABLED(CONFIG_IPV6) && !learn(V6, AF_INET6);
 	inet_register_protosw(&entries[V4]);
 #if IS_ENABLED(CONFIG_IPV6)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The protocol family AF_INET_SDP and the protocol IPPROTO_SDP of AF_INET and
- * AF_INET6.  A socket of ours is TCP's, made from TCP's memory, with copies of
- * TCP's two tables that have our calls in front.  TCP is reached by its tables
- * alone: its functions are not exported by every kernel.
+ * AF_INET6.  Our socket is a TCP socket, from TCP's slab cache, with copies of
+ * TCP's struct proto and struct proto_ops in which our calls replace some of
+ * TCP's.  We call TCP through its tables only: not every kernel exports its
+ * functions.
  */
 #ifndef SDP_FAMILY_H
 #define SDP_FAMILY_H
@@ -20,16 +21,22 @@ void sdp_family_exit(void);
 struct proto *sdp_tcp_prot(const struct sock *sk);
 const struct proto_ops *sdp_tcp_ops(const struct sock *sk);
 
-/* A locked socket has TCP's own calls beneath ours from now on, and again ours. */
+/*
+ * sdp_family_forget - give a locked socket TCP's struct proto, in place of ours
+ * sdp_family_retake - the reverse
+ */
 void sdp_family_forget(struct sock *sk);
 void sdp_family_retake(struct sock *sk);
 
 /*
- * A carrier that TCP has made for a listener: give the sock, locked, its TCP back,
- * and its socket TCP's calls.
+ * Give a locked carrier that TCP has made for a listener TCP's struct proto and
+ * callbacks, and its socket TCP's struct proto_ops.
  */
 void sdp_carrier_forget(struct sock *sk, struct socket *sock);
-/* The callbacks that any TCP socket has; under sk_callback_lock */
+/*
+ * sdp_carrier_callbacks - restore TCP's callbacks; under sk_callback_lock
+ * sdp_carrier_data_ready - call TCP's sk_data_ready()
+ */
 void sdp_carrier_callbacks(struct sock *sk);
 void sdp_carrier_data_ready(struct sock *sk);
 

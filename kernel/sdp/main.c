@@ -52,7 +52,7 @@ static void __exit sdp_exit(void)
 	sdp_family_exit();
 	sdp_device_exit();
 	sdp_cma_exit();
-	/* links have namespaces */
+	/* links refer to namespaces */
 	sdp_link_exit();
 	sdp_netns_exit();
 }

@@ -11,7 +11,7 @@
 #include "sock.h"
 #include "uapi/softwarp_sdp.h"
 
-/* Numbers of ours that programs see as they are */
+/* Internal numbers that programs see unchanged */
 #define SAME(ours, theirs) static_assert((int)(ours) == (int)(theirs))
 
 SAME(SDP_LAYOUT_DRAFT, SDP_INFO_LAYOUT_DRAFT);
@@ -37,7 +37,7 @@ SAME(IB_DEVICE_NAME_MAX, sizeof_field(struct sdp_info, device));
 
 /* SDP_INFO ---------------------------------------------------------------------- */
 
-/* Of a connection that is or was up */
+/* Of a connection that is or was UP */
 static void tell_conn(const struct sdp_link *link, struct sdp_info *info)
 {
 	const struct sdp_conn *c = &link->conn;
@@ -62,7 +62,7 @@ static void tell_link(struct sock *sk, struct sdp_link *link,
 	info->state = sdp_link_state(link);
 	info->layout = link->layout;
 	info->transport = SDP_INFO_TRANSPORT_SDP;
-	/* the size of the peer's buffers is known from the beginning of it */
+	/* the peer's buffer size is set when link->conn is initialised */
 	if (link->conn.resize.peer)
 		tell_conn(link, info);
 	info->error = link->error;
@@ -75,7 +75,7 @@ static void tell_link(struct sock *sk, struct sdp_link *link,
 	spin_unlock_bh(&link->lock);
 }
 
-/* TCP has accepted a socket without struct sdp_sock, for a listener that is auto. */
+/* Without struct sdp_sock, TCP has accepted a socket for an auto listener. */
 static u8 policy_of(const struct sock *sk)
 {
 	const struct sdp_sock *ss = sdp_sk(sk);
@@ -105,7 +105,7 @@ static void tell(struct sock *sk, struct sdp_link *link, struct sdp_info *info)
 		tell_link(sk, link, info);
 	else if (sk->sk_state == TCP_LISTEN)
 		info->state = SDP_INFO_LISTEN;
-	/* what it will be is not known yet of one that may still become ours */
+	/* connect() has not chosen SDP or TCP yet */
 	if (ss && ss->undecided)
 		info->transport = SDP_INFO_TRANSPORT_NONE;
 	if (ss && (!ss->tcp || rcu_access_pointer(ss->listener)))
@@ -160,7 +160,7 @@ int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
 				    set_policy(sdp_sk(sk), value);
 }
 
-/* As much of it as the program has room for */
+/* Copy as much of a value as the program has room for. */
 static int give(const void *found, int size, char __user *val, int __user *len)
 {
 	int room;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Socket options of the level SOL_SDP.  The socket is locked; @link is NULL where
- * it has none.  They return what the system call does.
+ * Socket options of the level SOL_SDP.  The socket is locked; @link is NULL if
+ * it has none.  The functions return what the system call returns.
  */
 #ifndef SDP_OPTION_H
 #define SDP_OPTION_H

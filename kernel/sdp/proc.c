@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/net/softwarp_sdp: a line for each connection and listener of a namespace,
- * and for those that are TCP's.
- * A read goes on behind the last one that it has shown, by its number on the list:
- * it holds RCU for a page of lines, and the lock of one link at a time.
+ * /proc/net/softwarp_sdp: a line for each connection and listener of a
+ * namespace, and for sockets that are TCP's.
+ *
+ * A read continues after the last line shown, by the entry's index on the list.
+ * It holds RCU for a page of lines, and the lock of one link at a time.
  */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
@@ -70,7 +71,7 @@ static const char *const modes[] = {
 
 /* Lines ------------------------------------------------------------------------- */
 
-/* Of a connection that is or was up */
+/* Of a connection that is or was UP */
 static void describe_conn(struct sdp_link *link, struct line *l)
 {
 	const struct sdp_conn *c = &link->conn;
@@ -101,7 +102,7 @@ static void describe_link(struct sdp_link *link, struct line *l)
 		l->state = phases[link->phase];
 	if (link->open && link->move)
 		l->state = "moving";
-	/* the size of the peer's buffers is known from the beginning of it */
+	/* the peer's buffer size is set when link->conn is initialised */
 	if (link->conn.resize.peer)
 		describe_conn(link, l);
 	l->rx_queue = link->rx_octets;
@@ -124,7 +125,7 @@ static void describe_link(struct sdp_link *link, struct line *l)
 	sock_put(sk);
 }
 
-/* What waits to be accepted, and how much may, are its queues, as with ss. */
+/* The queues are the links that can be accepted and the backlog, as in ss. */
 static void describe_listener(struct sdp_listener *listener, struct line *l,
 			      union sdp_end *ends)
 {
@@ -145,7 +146,7 @@ static void describe_listener(struct sdp_listener *listener, struct line *l,
 	l->inode = sock_i_ino(sk);
 }
 
-/* TCP's queues, as ss has them.  One that is not connected is not seen. */
+/* TCP's queues, as in ss.  A socket that is not connected is not shown. */
 static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 			    union sdp_end *ends)
 {
@@ -177,7 +178,7 @@ static void print(struct seq_file *m, const struct line *l)
 {
 	char local[48], remote[48];
 
-	/* by way of strings: with a width %pIS would write behind its own buffer */
+	/* through strings: with a width %pIS would exceed its own buffer */
 	snprintf(local, sizeof(local), "%pISpc", &l->local->any);
 	snprintf(remote, sizeof(remote), "%pISpc", &l->remote->any);
 	seq_printf(m, "%-47s %-47s %-12s %-9s %8u %8u %5llu %5llu %4u %6u %12llu %12llu %12u %12u %5u %10lu %-10s ",
@@ -204,7 +205,7 @@ static void print_header(struct seq_file *m)
 		   "rx_zcopy", "tx_zcopy", "uid", "inode", "device", "why");
 }
 
-/* The socket of one of these is there for as long as somebody holds it. */
+/* Readers need a reference to these two: it keeps their sockets. */
 
 static void show_listener(struct seq_file *m, struct sdp_listener *listener)
 {
@@ -256,9 +257,9 @@ static int show(struct seq_file *m, void *v)
 	return 0;
 }
 
-/* Walking ----------------------------------------------------------------------- */
+/* Iteration ---------------------------------------------------------------- */
 
-/* The next one from that number on */
+/* The first entry from this index on */
 static void *find(struct seq_file *m, unsigned long id, loff_t *pos)
 {
 	struct position *p = m->private;
@@ -267,7 +268,7 @@ static void *find(struct seq_file *m, unsigned long id, loff_t *pos)
 	p->id = id;
 	found = xa_find(&sdp_net(seq_file_net(m))->seen, &p->id, INT_MAX,
 			XA_PRESENT);
-	/* behind the last one, there is nothing at any time */
+	/* after the last entry: an index that never exists */
 	*pos = found ? p->id : (loff_t)INT_MAX + 1;
 	return found;
 }

@@ -90,8 +90,8 @@ void sdp_count_more(const struct net *net, u32 stat, u32 more)
 }
 
 /*
- * For counters of messages, which are counted with softirqs off and nowhere in
- * interrupts: then nobody comes between reading and writing one.
+ * For counters of messages, which are updated with softirqs off and never in
+ * interrupts, so no update can be interrupted by another one.
  */
 static void count_here(const struct net *net, u32 stat, u32 more)
 {
@@ -123,7 +123,7 @@ void sdp_count_sent(const struct net *net, const struct sdp_msg *msg)
 		count_here(net, SDP_STAT_ABORTS_SENT, 1);
 }
 
-/* Showing ----------------------------------------------------------------------- */
+/* /proc -------------------------------------------------------------------- */
 
 static u64 sum(const struct net *net, u32 stat)
 {

@@ -11,7 +11,7 @@
 #include "proto/sdp/conn.h"
 #include "uapi/softwarp_sdp.h"
 
-/* Of enum sdp_info_reason */
+/* Number of values of enum sdp_info_reason */
 #define SDP_REASONS	(SDP_INFO_REASON_PEER + 1)
 
 enum sdp_stat {
@@ -34,13 +34,13 @@ enum sdp_stat {
 	SDP_STAT_OCTETS_SENT,
 	SDP_STAT_UPDATES_RECEIVED,
 	SDP_STAT_UPDATES_SENT,
-	/* ends */
+	/* ends of connections */
 	SDP_STAT_ABORTS_RECEIVED,
 	SDP_STAT_ABORTS_SENT,
 	SDP_STAT_RESETS,
 	SDP_STAT_ORPHAN_TIMEOUTS,
 	SDP_STAT_ORPHANS_DROPPED,
-	/* port mapper: questions of peers, and what became of ours */
+	/* port mapper: requests of peers, and results of ours */
 	SDP_STAT_PM_ACCEPTS_SENT,
 	SDP_STAT_PM_DENIES_SENT,
 	SDP_STAT_PM_ACKS_RECEIVED,
@@ -53,10 +53,10 @@ enum sdp_stat {
 	SDP_STAT_PM_SILENT,
 	SDP_STAT_PM_CACHED,
 	SDP_STAT_PM_STALE,
-	/* sockets that are TCP's, enum sdp_reason */
+	/* sockets that are TCP's, by enum sdp_info_reason */
 	SDP_STAT_FELL_BACK,
 	SDP_STAT_FELL_BACK_END = SDP_STAT_FELL_BACK + SDP_REASONS - 1,
-	/* what a peer has done, enum sdp_fault */
+	/* violations by peers, by enum sdp_fault */
 	SDP_STAT_FAULTS,
 	SDP_STATS = SDP_STAT_FAULTS + SDP_FAULTS
 };
@@ -77,7 +77,7 @@ static inline void sdp_count_fault(const struct net *net, enum sdp_fault fault)
 	sdp_count_more(net, SDP_STAT_FAULTS + fault, 1);
 }
 
-/* A message that has come or is to go; softirqs off */
+/* Count a message received or sent; softirqs off */
 void sdp_count_received(const struct net *net, const struct sdp_msg *msg);
 void sdp_count_sent(const struct net *net, const struct sdp_msg *msg);
 

@@ -2,9 +2,9 @@
 /*
  * net.softwarp_sdp, see sysctl.h.
  *
- * A namespace may belong to a user who has no other rights on the host.  No value
- * within its bounds does harm; one by which memory is held that others pay for, too,
- * is bounded by that of the first namespace as well.
+ * A namespace may belong to a user without other rights on the host, so no
+ * value within its bounds may do harm.  A value that lets memory be held at the
+ * expense of others is also bounded by the value of the first namespace.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -22,7 +22,7 @@
 static const struct kind {
 	const char *name;
 	int least, most, at_first;
-	bool shared;		/* no more than in the first namespace */
+	bool shared;		/* bounded by the first namespace */
 } kinds[SDP_TUNABLES] = {
 	[SDP_SETUP_TIMEOUT] = { "setup_timeout_ms", 100, 300000, 10000 },
 	[SDP_GRACE] = { "grace_ms", 10, 300000, 10000 },
@@ -50,7 +50,7 @@ int sdp_tunable(const struct net *net, enum sdp_tunable which)
 {
 	int value = READ_ONCE(sdp_net(net)->tunable[which]);
 
-	/* that may have been lowered since */
+	/* the first namespace's may have been lowered since */
 	if (kinds[which].shared)
 		value = min(value,
 			    READ_ONCE(sdp_net(&init_net)->tunable[which]));
@@ -62,7 +62,7 @@ unsigned long sdp_tunable_jiffies(const struct net *net, enum sdp_tunable which)
 	return msecs_to_jiffies(sdp_tunable(net, which));
 }
 
-/* One more, because kernels before 6.6 look for the end */
+/* One more entry than used: kernels before 6.6 look for a terminator. */
 static struct ctl_table *make_table(struct net *net)
 {
 	struct ctl_table *table = kcalloc(SDP_TUNABLES + 1, sizeof(*table),

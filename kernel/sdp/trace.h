@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints: /sys/kernel/tracing/events/sdp.  Each has the two ends of its
- * connection, by which the lines of one are found among others.
+ * Tracepoints: /sys/kernel/tracing/events/sdp.  Each has both addresses of its
+ * connection, so that its lines can be found among others.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM sdp
@@ -53,7 +53,7 @@
 	memcpy(__entry->remote, &(link)->seen.remote, sizeof(union sdp_end)); \
 } while (0)
 
-/* From one state to the next, of a set-up and of a connection */
+/* A change of state, during set-up or later */
 TRACE_EVENT(sdp_state,
 	TP_PROTO(const struct sdp_link *link, u8 from, u8 to),
 	TP_ARGS(link, from, to),
@@ -120,17 +120,17 @@ DECLARE_EVENT_CLASS(sdp_message,
 		  __entry->mseq_ack, __entry->payload)
 );
 
-/* A message that can be read has come in; what is wrong with it follows. */
+/* A valid message was received; a fault in its use is traced after it. */
 DEFINE_EVENT(sdp_message, sdp_message_received,
 	TP_PROTO(const struct sdp_link *link, const struct sdp_msg *msg),
 	TP_ARGS(link, msg));
 
-/* One is given to the device; HelloAck among them. */
+/* A message, HelloAck included, is posted to the device. */
 DEFINE_EVENT(sdp_message, sdp_message_sent,
 	TP_PROTO(const struct sdp_link *link, const struct sdp_msg *msg),
 	TP_ARGS(link, msg));
 
-/* Something waits for credit; probe: for so long that the peer is asked next */
+/* Octets wait for credit; probe: for so long that the peer is asked next */
 TRACE_EVENT(sdp_credit,
 	TP_PROTO(const struct sdp_link *link, bool probe),
 	TP_ARGS(link, probe),
@@ -155,7 +155,7 @@ TRACE_EVENT(sdp_credit,
 		  __entry->peer, __entry->queued)
 );
 
-/* ChRcvBuf and ChRcvBufAck, of either end; what holds when it was taken in */
+/* ChRcvBuf and ChRcvBufAck, of either end; own, peer: after it was processed */
 TRACE_EVENT(sdp_resize,
 	TP_PROTO(const struct sdp_link *link, bool ours,
 		 const struct sdp_msg *msg),
@@ -183,7 +183,7 @@ TRACE_EVENT(sdp_resize,
 		  __entry->peer)
 );
 
-/* The peer has broken a rule, enum sdp_fault. */
+/* The peer has violated the protocol, enum sdp_fault */
 TRACE_EVENT(sdp_fault,
 	TP_PROTO(const struct sdp_link *link, u8 fault),
 	TP_ARGS(link, fault),
