@@ -379,9 +379,7 @@ static int ask(struct sdp_attempt *a)
 	return act(a, SDP_QUERY_SEND, NULL);
 }
 
-/*
- * Whether an RDMA device is on the way; with loopback, at its address's netdev
- */
+/* Whether there is a device for the route, or for the local address */
 static bool has_device(const struct sdp_attempt *a)
 {
 	struct sdp_device *dev = sdp_device_find(sock_net(a->sk), a->udp->sk);

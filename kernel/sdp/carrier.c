@@ -117,7 +117,7 @@ void sdp_carrier_prepare(struct sock *to, const struct sock *from)
 	release_sock(to);
 }
 
-/* Whether it is closed, so that only TCP may touch it */
+/* Whether it is closed: then only TCP may touch it. */
 static bool is_gone(const struct sock *to)
 {
 	sock_owned_by_me(to);

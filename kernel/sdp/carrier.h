@@ -31,7 +31,7 @@ void sdp_carrier_options(struct sock *to, const struct sock *from);
 /* Whether options have changed without a call to us.  Without locks. */
 bool sdp_carrier_stale(const struct sock *to, const struct sock *from);
 
-/* Apply SO_KEEPALIVE, before the program's socket has it, which is locked. */
+/* Apply SO_KEEPALIVE; the program's socket is locked, and changes next. */
 void sdp_carrier_keepalive(struct sock *to, bool on);
 
 /*
@@ -40,7 +40,7 @@ void sdp_carrier_keepalive(struct sock *to, bool on);
  */
 u32 sdp_carrier_unacked(const struct sock *carrier);
 
-/* The program's octets among them, and those not sent; its socket is locked. */
+/* Octets of the program's, queued or not acknowledged; @sk is locked. */
 u64 sdp_carrier_outq(const struct sock *sk, struct sdp_link *link);
 
 /* Inherit the listener's congestion control; @to is unlocked. */

@@ -1020,7 +1020,7 @@ static void work(struct work_struct *work)
 
 	if (READ_ONCE(link->phase) != SDP_LINK_DOWN) {
 		ret = link->ops->step(link);
-		/* after a move fails, the errno of a connected program */
+		/* a connected program gets ECONNRESET if a move fails */
 		error = READ_ONCE(link->open) ? ECONNRESET : -set_up_error(ret);
 		if (ret)
 			sdp_link_abort(link, error);

@@ -309,7 +309,7 @@ void sdp_link_start(struct sdp_link *link);
  * sdp_link_limit_setup - start the set-up timer, which ends the link
  * sdp_link_join - use this device, taking over the reference; 0 or an error
  * sdp_link_make_qp - create queue pair and buffers, and fill in link->offer
- * sdp_link_leave - undo both and destroy the carrier's part
+ * sdp_link_leave - undo join and make_qp, and destroy the carrier's part
  * sdp_link_drop_tcp - release TCP's socket
  * sdp_link_later - raise SDP_EV_TCP or SDP_EV_MOVE after @time jiffies
  */

@@ -83,7 +83,7 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	long step = *timeo, left;
 	int ret;
 
-	/* callers that do not wait get SIGIO or poll() */
+	/* callers that do not wait learn of room by SIGIO or poll() */
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	if (!*timeo)

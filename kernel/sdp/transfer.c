@@ -201,7 +201,7 @@ static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
 	const struct sdp_resize *r = &link->conn.resize;
 
 	lockdep_assert_held(&link->lock);
-	/* else nothing uncharges it: the socket was disconnected meanwhile */
+	/* if the socket was disconnected, nothing would uncharge it */
 	if (link->phase != SDP_LINK_UP || link->sk != sk)
 		return false;
 	/* buffers of the last time may be unused, or not announced yet */
@@ -833,8 +833,8 @@ static bool next(struct sdp_link *link, struct sdp_queue *q, struct sdp_out *out
 		return false;
 	/*
 	 * Do not move again while there is unread payload of an earlier
-	 * carrier: else a peer that keeps moving makes a program that does not
-	 * read keep any amount.
+	 * carrier: otherwise a peer that keeps moving could make a program
+	 * that does not read hold any amount of memory.
 	 */
 	if (link->conn.suspend_due && link->kept_count && !link->conn.abort_due)
 		return false;
@@ -1150,7 +1150,7 @@ static void free_rx(struct sdp_rx *rx)
 /*
  * The program may be reading, so unread payload stays where it is.  The socket
  * remains charged for the old buffers.  The new ones are added to
- * link->rx_more, which settle() charges when it can.
+ * link->rx_more, which settle() charges as soon as it runs.
  */
 void sdp_link_keep(struct sdp_link *link)
 {
