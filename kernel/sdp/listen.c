@@ -336,7 +336,8 @@ bool sdp_listener_enter(struct sdp_listener *l, struct sdp_link *link)
 	spin_lock_bh(&l->lock);
 	/* the same limit as that of TCP's queue of connections not taken in */
 	room = !l->closed && l->count[SDP_SILENT] + l->count[SDP_WAITING] <
-			     min_t(u32, most(l), SDP_SILENT_MAX);
+			     min_t(u32, most(l), sdp_tunable(l->seen.net,
+							     SDP_SILENT_MAX));
 	if (room) {
 		sdp_link_get(link);
 		sdp_link_start(link);

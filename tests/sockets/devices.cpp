@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 
 #include "kinds.hpp"
+#include "seen.hpp"
 #include "softwarp_sdp.h"
 
 namespace softwarp::sockets {
@@ -115,6 +116,26 @@ TEST_P(Devices, Told) {
         EXPECT_EQ(info(*fd).layout, SDP_INFO_LAYOUT_IB);
         EXPECT_EQ(info(*fd).state, SDP_INFO_OPEN);
     }
+}
+
+/* None has to ask again while the listener has places. */
+TEST_P(Devices, ManyAtOnce) {
+    constexpr size_t kClients = 24;
+    Fd l = listener(64);
+    Address a = name_of(l);
+    uint64_t before = counters()["full_refused"];
+    std::vector<Fd> clients;
+    for (size_t i = 0; i < kClients; i++) {
+        clients.push_back(make());
+        set_nonblocking(clients.back());
+        EXPECT_EQ(ERRNO_OF(::connect(clients.back().get(), a.get(), a.len)), EINPROGRESS);
+    }
+    for (const Fd &client : clients) {
+        EXPECT_EQ(events(client, POLLOUT, 10000), POLLOUT);
+        EXPECT_EQ(option(client, SOL_SOCKET, SO_ERROR), 0);
+        EXPECT_TRUE(Fd(::accept(l.get(), nullptr, nullptr)));
+    }
+    EXPECT_EQ(counters()["full_refused"], before);
 }
 
 TEST_P(Devices, WildcardListener) {
