@@ -774,8 +774,9 @@ static int done(struct sdp_link *link)
 {
 	int ret = READ_ONCE(link->status);
 
+	/* without TCP's socket it has no port to ask from; iWARP's MPA does not queue */
 	if (ret == -EAGAIN)
-		return ask_again(link);
+		return link->tcp ? ask_again(link) : -ECONNREFUSED;
 	if (ret)
 		return ret;
 	spin_lock_bh(&link->lock);
