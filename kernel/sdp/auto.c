@@ -379,14 +379,19 @@ static int ask(struct sdp_attempt *a)
 	return act(a, SDP_QUERY_SEND, NULL);
 }
 
-/* Whether there is a device for the route, or for the local address */
+/* Whether the route leaves by a netdev with a device, or stays within the host */
 static bool has_device(const struct sdp_attempt *a)
 {
-	struct sdp_device *dev = sdp_device_find(sock_net(a->sk), a->udp->sk);
+	struct dst_entry *dst = sk_dst_get(a->udp->sk);
+	union sdp_end own;
+	bool has;
 
-	if (dev)
-		sdp_device_put(dev);
-	return dev;
+	if (!dst)
+		return false;
+	sdp_end_of(&own, a->udp->sk, false);
+	has = sdp_device_is_softwarps(sock_net(a->sk), dst->dev, &own);
+	dst_release(dst);
+	return has;
 }
 
 /* Use the cache if it knows the service, else ask the port mapper. */

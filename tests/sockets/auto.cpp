@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -692,6 +693,52 @@ TEST_P(Auto, NoDevice) {
         if (counters()["pm_requests_sent"] != 0)
             return 4;
         return echoes(here, accepted(listener)) ? 0 : 5;
+    });
+    EXPECT_EQ(ret, 0);
+}
+
+static Address at(int family, const std::string &text, uint16_t port) {
+    Address a;
+    if (family == AF_INET6) {
+        auto *in6 = reinterpret_cast<sockaddr_in6 *>(&a.storage);
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons(port);
+        a.len = sizeof(*in6);
+        EXPECT_EQ(::inet_pton(family, text.c_str(), &in6->sin6_addr), 1);
+        return a;
+    }
+    auto *in = reinterpret_cast<sockaddr_in *>(&a.storage);
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    a.len = sizeof(*in);
+    EXPECT_EQ(::inet_pton(family, text.c_str(), &in->sin_addr), 1);
+    return a;
+}
+
+/* The source address has a device, but the route leaves by a netdev without: nobody is asked. */
+TEST_P(Auto, NoDeviceOnTheRoute) {
+    bool six = GetParam().address == AF_INET6;
+    std::string own = six ? "fd98::1" : "10.98.0.1", far = six ? "fd99::" : "10.99.0.";
+    std::string commands = "rdma link add " + std::string(six ? "near6" : "near4") +
+                           " type softwarp netdev lo && "
+                           "ip link add far0 type veth peer name far1 && ip link set far0 up && "
+                           "ip link set far1 up && ip address add " +
+                           own + (six ? "/128 nodad" : "/32") + " dev lo && ip address add " + far +
+                           "1" + (six ? "/64 nodad" : "/24") + " dev far0";
+    int ret = in_child([&] {
+        if (::unshare(CLONE_NEWNET) != 0)
+            return 1;
+        loopback_up();
+        if (std::system(commands.c_str()) != 0)
+            return 2;
+        Fd here = make_auto(SOCK_NONBLOCK);
+        if (bind_to(here, at(GetParam().address, own, 0)) != 0)
+            return 3;
+        if (connect_to(here, at(GetParam().address, far + "2", 7)) != EINPROGRESS)
+            return 4;
+        if (counters()["pm_requests_sent"] != 0)
+            return 5;
+        return info(here).reason == SDP_INFO_REASON_NO_DEVICE ? 0 : 6;
     });
     EXPECT_EQ(ret, 0);
 }
