@@ -173,7 +173,10 @@ static void timer(struct timer_list *t)
 	struct sdp_link *link = timer_container_of(link, t, timer);
 
 	spin_lock_bh(&link->lock);
-	if (link->phase != SDP_LINK_UP)
+	/* set for something else while this waited for the lock */
+	if (timer_pending(t))
+		;
+	else if (link->phase != SDP_LINK_UP)
 		setup_timeout(link);
 	else if (link->conn.state == SDP_WAIT)
 		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_GRACE));

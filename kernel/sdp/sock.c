@@ -113,6 +113,8 @@ static void settle(struct sock *sk)
 	if (more && __sk_mem_schedule(sk, more, SK_MEM_RECV)) {
 		sk_mem_charge(sk, more);
 		link->charged += more;
+	} else if (more) {
+		atomic_add(more, &link->rx_more);
 	}
 	if (link && READ_ONCE(link->next_carrier))
 		sdp_link_use_next(link);
@@ -186,6 +188,8 @@ void sdp_sock_over(struct sock *sk, struct sdp_link *link)
 		WRITE_ONCE(sk->sk_err, EPIPE);
 	else if (link->error)
 		WRITE_ONCE(sk->sk_err, link->error);
+	/* pairs with the one in sdp_stream_poll(), as in tcp_reset() */
+	smp_wmb();
 	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
 }
 

@@ -555,7 +555,7 @@ __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link)
 				mask |= EPOLLOUT | EPOLLWRNORM;
 		}
 	}
-	/* pairs with the release of link->phase in tell_over() */
+	/* pairs with the one in sdp_sock_over(): no end is seen without its error */
 	smp_rmb();
 	if (READ_ONCE(sk->sk_err) ||
 	    !skb_queue_empty_lockless(&sk->sk_error_queue))
