@@ -162,6 +162,9 @@ static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
 	struct socket *carrier = a->carrier;
 	int ret;
 
+	/* for by_tcp(), if this fails at once */
+	if (carrier)
+		a->port = inet_sk(carrier->sk)->inet_num;
 	a->carrier = NULL;
 	close_udp(a);
 	if (!carrier)

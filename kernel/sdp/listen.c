@@ -76,10 +76,17 @@ void sdp_listener_kick(struct sdp_listener *l)
 		sdp_listener_put(l);
 }
 
+/* Not behind sdp_listener_close(), which cancels it once and for all. */
 static void look_later(struct sdp_listener *l)
 {
+	bool queued = false;
+
 	kref_get(&l->ref);
-	if (!queue_delayed_work(sdp_listen_wq, &l->work, LOOK_TIME))
+	spin_lock_bh(&l->lock);
+	if (!l->closed)
+		queued = queue_delayed_work(sdp_listen_wq, &l->work, LOOK_TIME);
+	spin_unlock_bh(&l->lock);
+	if (!queued)
 		sdp_listener_put(l);
 }
 
