@@ -188,15 +188,18 @@ static u8 reason_of(enum sdp_pm_known known)
 
 /* Asking the port mapper --------------------------------------------------- */
 
-static void send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
+/* 0, or an errno: that of an ICMP error that has come in the meantime, too */
+static int send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 {
 	u8 buf[SDP_PM_LEN];
 	struct kvec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	int ret;
 
 	sdp_pm_encode(m, buf);
 	/* a lost request is repeated by the timer; a lost PMAck does no harm */
-	kernel_sendmsg(a->udp, &msg, &iov, 1, sizeof(buf));
+	ret = kernel_sendmsg(a->udp, &msg, &iov, 1, sizeof(buf));
+	return min(ret, 0);
 }
 
 /* Read the next valid message; false: there is none now, or an error. */
@@ -222,12 +225,15 @@ static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
 	return false;
 }
 
-/* Whether ICMP reports that there is no port mapper or no route */
+/*
+ * Whether ICMP reports that there is no port mapper or no route, or this host's
+ * own filter lets no request out
+ */
 static bool is_unreachable(int error)
 {
 	return error == -ECONNREFUSED || error == -EHOSTUNREACH ||
 	       error == -ENETUNREACH || error == -EACCES ||
-	       error == -EPROTO || error == -EOPNOTSUPP;
+	       error == -EPROTO || error == -EOPNOTSUPP || error == -EPERM;
 }
 
 static void set_timer(struct sdp_attempt *a)
@@ -249,6 +255,16 @@ static int accepted(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 	return by_sdp(a, &where);
 }
 
+/* No answer, but also no waiting: retry after the time of a denial. */
+static int nobody_there(struct sdp_attempt *a)
+{
+	if (sdp_query_unreachable(&a->query) == SDP_QUERY_NOTHING)
+		return 0;
+	sdp_count(sock_net(a->sk), SDP_STAT_PM_UNREACHABLE);
+	sdp_pm_denied(pm_of(a), &a->asked);
+	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
+}
+
 /* Perform the action of one step of the query. */
 static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	       const struct sdp_pm_msg *m)
@@ -260,7 +276,8 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 		return 0;
 	case SDP_QUERY_SEND:
 		sdp_count(net, SDP_STAT_PM_REQUESTS_SENT);
-		send(a, &a->asked);
+		if (is_unreachable(send(a, &a->asked)))
+			return nobody_there(a);
 		set_timer(a);
 		return 0;
 	case SDP_QUERY_ACK:
@@ -274,16 +291,6 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	}
 	sdp_count(net, SDP_STAT_PM_SILENT);
 	sdp_pm_silent(pm_of(a), &a->asked);
-	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
-}
-
-/* No answer, but also no waiting: retry after the time of a denial. */
-static int nobody_there(struct sdp_attempt *a)
-{
-	if (sdp_query_unreachable(&a->query) == SDP_QUERY_NOTHING)
-		return 0;
-	sdp_count(sock_net(a->sk), SDP_STAT_PM_UNREACHABLE);
-	sdp_pm_denied(pm_of(a), &a->asked);
 	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
 }
 

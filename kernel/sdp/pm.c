@@ -143,8 +143,9 @@ static u16 find_service(struct sdp_pm *pm, const struct sdp_pm_msg *msg,
 			continue;
 		equal = fit > best ? 1 : equal + 1;
 		best = fit;
-		/* choose one of the equal ones by the request */
-		if (equal == 1 || !((u32)(msg->handle ^ msg->cp_port) % equal))
+		/* of the equal ones each is as likely, whatever the peer asks with */
+		if (!reciprocal_scale(jhash_3words(msg->handle, msg->cp_port,
+						   equal, pm->secret), equal))
 			found = s;
 	}
 	if (!found)
