@@ -10,12 +10,12 @@
 
 #define SWP_MPA_LEN	2	/* ULPDU_Length field */
 #define SWP_MPA_CRC_LEN	4
-#define SWP_ULPDU_MAX	65535	/* what the field holds, and a receiver takes */
+#define SWP_ULPDU_MAX	65535	/* limit of the field; a receiver accepts it */
 #define SWP_FPDU_MAX	(SWP_MPA_LEN + SWP_ULPDU_MAX + 3 + SWP_MPA_CRC_LEN)
 
 /*
- * RFC 5044 section 3: no ULPDU that is sent is longer, however large the EMSS.
- * An FPDU with such a one fills an EMSS of the second number.
+ * RFC 5044 section 3: the sender makes no longer ULPDU, however large the EMSS.
+ * The FPDU of such a ULPDU fills an EMSS of SWP_EMSS_MAX.
  */
 #define SWP_MULPDU_MAX	64768
 #define SWP_EMSS_MAX	(SWP_MPA_LEN + SWP_MULPDU_MAX + 2 + SWP_MPA_CRC_LEN)
@@ -26,13 +26,13 @@ static inline __u32 swp_fpdu_pad(__u32 ulpdu)
 	return -(SWP_MPA_LEN + ulpdu) & 3;
 }
 
-/* Octets of a whole FPDU without markers; no @ulpdu above SWP_ULPDU_MAX */
+/* Octets of a whole FPDU without markers; @ulpdu is at most SWP_ULPDU_MAX */
 static inline __u32 swp_fpdu_len(__u32 ulpdu)
 {
 	return SWP_MPA_LEN + ulpdu + swp_fpdu_pad(ulpdu) + SWP_MPA_CRC_LEN;
 }
 
-/* Largest ULPDU to send whose FPDU fits @room octets; 0 when none does */
+/* Largest ULPDU to send whose FPDU fits @room octets; 0 if none fits */
 static inline __u32 swp_ulpdu_fit(__u32 room)
 {
 	room &= ~3U;
@@ -43,35 +43,35 @@ static inline __u32 swp_ulpdu_fit(__u32 room)
 }
 
 /*
- * Markers (RFC 5044 section 4.3).  Positions are octets of one direction of the
- * stream, counted from the first one behind its start-up frame; that they wrap
- * moves no marker, since 512 divides 2^32.  FPDUs begin at multiples of 4.
+ * Markers (RFC 5044 section 4.3).  A position counts the octets in one
+ * direction of the stream, from the first one after the start-up frame.  It may
+ * wrap: 512 divides 2^32, so no marker moves.  FPDUs begin at multiples of 4.
  */
 #define SWP_MARKER_LEN		4
 #define SWP_MARKER_DISTANCE	512	/* from one marker to the next */
 
-/* Octets from @pos to the next marker; 0 when one stands there */
+/* Octets from @pos to the next marker; 0 if there is one at @pos */
 static inline __u32 swp_marker_gap(__u32 pos)
 {
 	return -pos & (SWP_MARKER_DISTANCE - 1);
 }
 
-/* Where the ULPDU_Length field of an FPDU stands that begins at @pos */
+/* Position of the ULPDU_Length field of an FPDU that begins at @pos */
 static inline __u32 swp_fpdu_head(__u32 pos)
 {
 	return pos + (swp_marker_gap(pos) ? 0 : SWP_MARKER_LEN);
 }
 
 /*
- * FPDUPTR of the marker at @pos in the FPDU whose ULPDU_Length stands at @head:
- * the distance between them, 0 for the one before ULPDU_Length.
+ * FPDUPTR of the marker at @pos in the FPDU whose ULPDU_Length is at @head: the
+ * distance between the two, 0 for a marker directly before ULPDU_Length.
  */
 static inline __u16 swp_fpduptr(__u32 pos, __u32 head)
 {
 	return head - pos == SWP_MARKER_LEN ? 0 : (__u16)(pos - head);
 }
 
-/* Octets that @n of an FPDU take that begins at @pos, with its markers */
+/* Octets with markers of the first @n octets of an FPDU that begins at @pos */
 static inline __u32 swp_marked_len(__u32 pos, __u32 n)
 {
 	__u32 gap = swp_marker_gap(pos);
@@ -82,7 +82,7 @@ static inline __u32 swp_marked_len(__u32 pos, __u32 n)
 		   (1 + (n - gap - 1) / (SWP_MARKER_DISTANCE - SWP_MARKER_LEN));
 }
 
-/* Of @room octets from @pos on, a multiple of 4, those that are no markers */
+/* Of @room octets from @pos on (a multiple of 4), those that are not markers */
 static inline __u32 swp_marked_fit(__u32 pos, __u32 room)
 {
 	__u32 gap = swp_marker_gap(pos);
@@ -94,8 +94,8 @@ static inline __u32 swp_marked_fit(__u32 pos, __u32 room)
 }
 
 /*
- * RFC 5044 section 4.5: the largest ULPDU that DDP may be given for an EMSS,
- * wherever in the FPDU the markers will come to stand.
+ * RFC 5044 section 4.5: the MULPDU for an EMSS, that is the largest ULPDU that
+ * fits wherever the markers are in the FPDU.
  */
 static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 {
@@ -110,24 +110,24 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 }
 
 /*
- * RFC 5044 section 5: an EMSS that leaves less than this for an ULPDU is
- * useless, and FPDUs span segments instead.  No header is longer.
+ * RFC 5044 section 5: when the EMSS leaves less than this for a ULPDU, FPDUs
+ * span segments instead.  swp_cut() relies on all headers being shorter.
  */
 #define SWP_MULPDU_MIN	128
 
 /*
- * Filling less than this with the head of a message is not worth an FPDU: the
- * TCP segment is closed short instead.
+ * Less room than this is not worth an FPDU with the head of a message: the TCP
+ * segment ends short instead.
  */
 #define SWP_MIN_FILL	128
 
 /*
  * swp_cut - choose the payload of the next FPDU.
  * @mss: octets per TCP segment, a multiple of 4
- * @pos: octets the segment that is being filled holds already, < @mss
+ * @pos: octets already in the current segment, < @mss
  * @hdr: octets of header in front of the payload, < SWP_MULPDU_MIN
- * @left: payload octets the message still has; the peer chooses those of a read,
- *        up to 2^32 - 1, so nothing is added to them before they are compared
+ * @left: payload octets left of the message, up to 2^32 - 1, which the peer
+ *        chooses for a read: so compare it before adding anything to it
  * @payload: result
  *
  * Returns true when the FPDU goes into the segment at @pos, false when that
@@ -160,9 +160,9 @@ static inline bool swp_cut(__u32 mss, __u32 pos, __u32 hdr, __u32 left,
 /*
  * swp_cut_marked - the same with markers; @stream: position of the FPDU.
  *
- * Markers cost one FPDU more than another, so a segment filled with the largest
- * ULPDU allowed may have a few octets left; it ends short, and the next FPDU
- * still starts on a cut.
+ * The number of markers varies between FPDUs, so a few octets of a segment may
+ * remain behind the largest ULPDU allowed; then it ends short, and the next
+ * FPDU still starts on a cut.
  */
 static inline bool swp_cut_marked(__u32 mss, __u32 pos, __u32 stream, __u32 hdr,
 				  __u32 left, __u32 *payload)

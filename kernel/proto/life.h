@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What has become of a queue pair as the owner of a stream.
+ * The life of a queue pair with respect to its stream.
  *
- * It gets one stream at most.  Whoever starts it works for a while without any
- * lock, and another process may end the QP at the same time, so both look at
- * this one word, under the QP's lock, at the moments named here.  This file is
- * pure; the module runs it, KUnit walks it and tests/model/life.pml has the model
- * checker run it in all interleavings of two start-ups, a change to the error
- * state, the destruction, and what sockets and workers do besides.
+ * A QP gets at most one stream.  A start-up runs for a while without any lock,
+ * and another process may destroy the QP meanwhile.  So both check and change
+ * this one word, under the QP's lock, at the steps named here.  This file is
+ * pure: the module runs it, KUnit checks every cell, and the model checker runs
+ * it (tests/model/life.pml) in all interleavings of two start-ups, a change to
+ * the error state, the destruction, and the work of sockets and workers.
  *
  * The states:
  *
- *   FREE      it may get a stream
- *   STARTING  swp_qp_start() gets ready for one; nobody else may
- *   STARTED   it has one, or had
- *   GOING     it is being destroyed, whatever was before
+ *   FREE      the QP may get a stream
+ *   STARTING  swp_qp_start() prepares one; a second start-up is refused
+ *   STARTED   the QP has a stream, or had one
+ *   GOING     the QP is being destroyed, whatever the state was before
  */
 #ifndef SWP_PROTO_LIFE_H
 #define SWP_PROTO_LIFE_H
@@ -32,16 +32,16 @@ enum swp_life {
 
 enum swp_life_step {
 	SWP_STEP_START,		/* a start-up begins */
-	SWP_STEP_ATTACH,	/* its last step: with the socket lock held, too */
-	SWP_STEP_UNDO,		/* or it has failed, and another may follow */
-	SWP_STEP_GO,		/* the QP is destroyed: its first step */
+	SWP_STEP_ATTACH,	/* its last step; socket lock held, too */
+	SWP_STEP_UNDO,		/* it has failed; another one may follow */
+	SWP_STEP_GO,		/* the first step of the QP's destruction */
 	SWP_STEP_COUNT
 };
 
 /*
- * swp_life_after - the state behind a step
- * @idle: the QP was not moved to the error state by its consumer
- * Returns SWP_LIFE_REFUSED for a step that may not be taken; nothing changes then.
+ * swp_life_after - the state after a step
+ * @idle: the consumer has not moved the QP to the error state
+ * Returns SWP_LIFE_REFUSED if the step is not allowed; the state stays then.
  */
 static inline enum swp_life swp_life_after(enum swp_life life,
 					   enum swp_life_step step, bool idle)

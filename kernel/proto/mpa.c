@@ -15,7 +15,7 @@ static const __u8 reply_key[SWP_MPA_KEY_LEN] = {
 	'm', 'e'
 };
 
-/* Octets of the frame behind the key */
+/* Offsets of the fields behind the key */
 enum {
 	OFF_FLAGS	= 16,
 	OFF_REV		= 17,
@@ -71,7 +71,7 @@ static void decode_enhanced(const __u8 *p, struct swp_mpa_frame *f)
 		f->rtr |= SWP_RTR_READ;
 }
 
-/* Without markers and CRC it is none; a rejection needs neither. */
+/* Revision 0 needs both markers and CRC, except in a rejection. */
 static bool rdmac_flags_ok(enum swp_mpa_kind kind, __u8 flags)
 {
 	const __u8 both = SWP_MPA_F_MARKERS | SWP_MPA_F_CRC;
@@ -89,7 +89,7 @@ int swp_mpa_decode(enum swp_mpa_kind kind, __u8 min_rev, __u8 max_rev,
 	bool enhanced;
 	__u16 pd_len;
 
-	/* what starts with anything else will not become a frame by waiting */
+	/* fail on the first wrong octet: more octets would not help */
 	if (memcmp(buf, key, n))
 		return -EBADMSG;
 	if (len < SWP_MPA_HDR_LEN) {
@@ -105,7 +105,7 @@ int swp_mpa_decode(enum swp_mpa_kind kind, __u8 min_rev, __u8 max_rev,
 	pd_len = get16(buf + OFF_PD_LEN);
 	if (pd_len > SWP_MPA_PD_MAX)
 		return -EMSGSIZE;
-	/* the flag was a reserved bit in revision 1: not checked there */
+	/* in revision 1 the flag is a reserved bit, so ignore it there */
 	enhanced = buf[OFF_REV] >= 2 && (buf[OFF_FLAGS] & SWP_MPA_F_ENHANCED);
 	if (enhanced && pd_len < SWP_MPA_ENH_LEN)
 		return -EPROTO;
@@ -194,7 +194,7 @@ static void respond_depths(const struct swp_mpa_local *l,
 			   struct swp_mpa_result *res)
 {
 	__u16 ird = min16(l->ird, l->max_ird);
-	/* a Read RTR takes a place even when no reads are wanted */
+	/* a Read RTR needs an IRD of 1, even if the ULP wants no reads */
 	__u16 rtr = rep->rtr & SWP_RTR_READ ? 1 : 0;
 
 	if (req->ord == SWP_MPA_DEPTH_NONE) {
@@ -223,7 +223,7 @@ static void respond_enhanced(const struct swp_mpa_local *l,
 	rep->enhanced = true;
 	rep->p2p = req->p2p;
 	if (req->p2p) {
-		/* RFC 6581 section 9.2: never none, even if none is common */
+		/* RFC 6581 section 9.2: not 0, even if no kind is common */
 		rep->rtr = req->rtr & l->rtr;
 		if (!rep->rtr)
 			rep->rtr = l->rtr;
@@ -251,7 +251,7 @@ void swp_mpa_respond(const struct swp_mpa_local *l,
 		respond_enhanced(l, req, rep, res);
 		return;
 	}
-	/* the initiator's ORD is unknown, so as many as there can be */
+	/* the initiator's ORD is unknown, so allow the maximum */
 	res->ird = l->max_ird;
 	res->ord = l->ord;
 }
@@ -279,14 +279,14 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 	__u8 common;
 
 	memset(res, 0, sizeof(*res));
-	/* the refusing peer may not know enhanced frames */
+	/* check this first: a peer that rejects may not know enhanced frames */
 	if (rep->reject)
 		return SWP_MPA_REJECTED;
 	if (rep->enhanced != req->enhanced)
 		return SWP_MPA_INVALID;
 
 	res->crc = req->crc || rep->crc;
-	/* RFC 5044 section C.2.5: whatever was asked for */
+	/* RFC 5044 section C.2.5: revision 0 has markers, requested or not */
 	res->rx_markers = req->markers || rep->rev == SWP_MPA_REV_RDMAC;
 	res->tx_markers = rep->markers;
 	if (!req->enhanced) {
@@ -306,7 +306,7 @@ enum swp_mpa_verdict swp_mpa_conclude(const struct swp_mpa_local *l,
 		res->ird = max16(ird, rep->ord);
 	}
 
-	/* A=1 asks for an RTR, also in a Reply that should have had A=0 */
+	/* A=1 asks for an RTR, even in a Reply that should have A=0 */
 	if (!req->p2p && !rep->p2p)
 		return SWP_MPA_AGREED;
 	common = l->rtr & rep->rtr;

@@ -15,7 +15,10 @@ static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {
 		[SWP_QP_TO_SQD]		= NO,
 		[SWP_QP_TO_ERR]		= NO,
 		[SWP_QP_TO_ERR_IDLE]	= TO(ERROR, SWP_DO_FLUSH),
-		/* rdma_cm moves a kernel consumer's QP when it is connected */
+		/*
+		 * A kernel consumer's QP may still be here: rdma_cm moves it
+		 * only when it is connected.
+		 */
 		[SWP_QP_STARTED]	= TO(RTS, 0),
 		[SWP_QP_PEER_FIN]	= NO,
 		[SWP_QP_FAULT]		= NO,
@@ -44,21 +47,21 @@ static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {
 		[SWP_QP_TO_INIT]	= NO,
 		[SWP_QP_TO_RTS]		= TO(RTS, 0),
 		/*
-		 * Limited: what waits behind the fence may never be let out, and
-		 * what does not may never be taken.
+		 * Limit the time: a fenced responder may never be allowed to
+		 * send, and the peer may never receive what is posted.
 		 */
 		[SWP_QP_TO_SQD]		= TO(CLOSING, SWP_DO_FIN | SWP_DO_LINGER |
 						      SWP_DO_LOOK),
 		/*
-		 * What TCP has taken still arrives; a message cut short makes the
-		 * peer see an abortive end, which it is.
+		 * What TCP already has still arrives.  If a message is cut
+		 * short, the peer sees an abortive end, which is correct.
 		 */
 		[SWP_QP_TO_ERR]		= TO(ERROR, SWP_DO_DROP | SWP_DO_FLUSH |
 						    SWP_DO_SHUT_ONCE),
 		[SWP_QP_TO_ERR_IDLE]	= NO,
 		[SWP_QP_STARTED]	= NO,
 		[SWP_QP_PEER_FIN]	= TO(CLOSING, SWP_DO_FIN | SWP_DO_LINGER),
-		/* a peer that takes nothing more must not keep us waiting */
+		/* limit the time: the peer may not receive any more */
 		[SWP_QP_FAULT]		= TO(TERMINATE, SWP_DO_TERMINATE |
 							SWP_DO_LINGER |
 							SWP_DO_LOOK),
@@ -80,7 +83,7 @@ static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {
 						    SWP_DO_SHUT_ONCE),
 		[SWP_QP_TO_ERR_IDLE]	= NO,
 		[SWP_QP_STARTED]	= NO,
-		/* its time is limited already */
+		/* the step to CLOSING has already limited the time */
 		[SWP_QP_PEER_FIN]	= TO(CLOSING, SWP_DO_FIN),
 		[SWP_QP_FAULT]		= TO(TERMINATE, SWP_DO_TERMINATE |
 							SWP_DO_LINGER |
@@ -99,12 +102,12 @@ static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {
 		[SWP_QP_TO_INIT]	= NO,
 		[SWP_QP_TO_RTS]		= NO,
 		[SWP_QP_TO_SQD]		= NO,
-		/* it gets there by itself, within the time of the linger */
+		/* TERMINATE leads to ERROR within the linger time anyway */
 		[SWP_QP_TO_ERR]		= NO,
 		[SWP_QP_TO_ERR_IDLE]	= NO,
 		[SWP_QP_STARTED]	= NO,
 		[SWP_QP_PEER_FIN]	= NO,
-		/* the first one counts */
+		/* the first fault counts */
 		[SWP_QP_FAULT]		= NO,
 		[SWP_QP_SAID]		= TO(ERROR, SWP_DO_FLUSH | SWP_DO_REASON |
 						    SWP_DO_SHUT),
@@ -120,7 +123,7 @@ static const struct swp_qp_next table[SWP_QP_STATES][SWP_QP_INPUTS] = {
 		[SWP_QP_TO_RTS]		= NO,
 		[SWP_QP_TO_SQD]		= NO,
 		[SWP_QP_TO_ERR]		= NO,
-		/* what was posted since the last time */
+		/* flush what was posted since the last flush */
 		[SWP_QP_TO_ERR_IDLE]	= TO(ERROR, SWP_DO_FLUSH),
 		[SWP_QP_STARTED]	= NO,
 		[SWP_QP_PEER_FIN]	= NO,

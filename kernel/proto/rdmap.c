@@ -18,7 +18,7 @@ static_assert(sizeof(struct swp_atomic_resp_wire) == SWP_ATOMIC_RESP_LEN,
 	      "RFC 7306 section 5.2.2");
 #endif
 
-/* The queue a message belongs to, RFC 5040 Figure 4; -1: tagged or unknown */
+/* The queue number of a message, RFC 5040 Figure 4; -1: tagged or unknown */
 static int opcode_qn(__u8 opcode)
 {
 	switch (opcode) {
@@ -41,7 +41,7 @@ static int opcode_qn(__u8 opcode)
 	}
 }
 
-/* 00b was the RDMA Consortium's number, for DDP as for RDMAP. */
+/* The RDMA Consortium used version 00b, both for DDP and for RDMAP. */
 static bool ddp_version_ok(__u8 ctrl, bool rdmac)
 {
 	return (ctrl & SWP_DDP_DV_MASK) == (rdmac ? 0 : SWP_DDP_DV);
@@ -84,7 +84,7 @@ static void fill_untagged(const __u8 *buf, struct swp_seg *seg)
 	seg->mo = be32_to_cpu(h.mo);
 }
 
-/* The header as it is.  False: @len octets do not hold it. */
+/* Decode the header, unchecked.  False: @len octets are too few for it. */
 static bool fill_seg(const __u8 *buf, __u32 len, struct swp_seg *seg)
 {
 	memset(seg, 0, sizeof(*seg));
@@ -216,10 +216,13 @@ int swp_atomic_decode(const __u8 *buf, struct swp_atomic *a)
 	       0 : -EPROTO;
 }
 
-/* A carry out of a bit that is set in @ends is lost: adders side by side. */
+/*
+ * Masked addition (RFC 7306 section 5.1): a bit set in @ends is the highest bit
+ * of a field, and a carry out of it is dropped.
+ */
 static __u64 add_in_parts(__u64 a, __u64 b, __u64 ends)
 {
-	/* without those bits no carry can leave its part */
+	/* with these bits clear no carry can leave its field */
 	__u64 sum = (a & ~ends) + (b & ~ends);
 
 	return sum ^ ((a ^ b) & ends);
@@ -290,7 +293,7 @@ int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 	t->layer = buf[0] >> 4;
 	t->etype = buf[0] & 0xf;
 	t->code = buf[1];
-	/* trailing headers are a help, not a duty: absent ones are ignored */
+	/* headers only help to find the request: ignore missing ones */
 	if (buf[2] & (SWP_TERM_M | SWP_TERM_D))
 		off += 2;
 	if (buf[2] & SWP_TERM_D) {

@@ -54,17 +54,17 @@ enum swp_atomic_op {
 	SWP_ATOMIC_CMP_SWAP	= 0x2,
 };
 
-/* What a stream carries beyond RFC 5040; or-ed together */
+/* How a stream differs from plain RFC 5040; or-ed together */
 enum swp_accept {
 	/*
-	 * Version 00b, the RDMA Consortium's, of DDP and RDMAP, instead of 01b:
-	 * RFC 5041 section 4.1 has one version for all segments of both ways.
+	 * Version 00b of DDP and RDMAP, the RDMA Consortium's, instead of 01b.
+	 * RFC 5041 section 4.1: all segments, both ways, have one version.
 	 */
 	SWP_ACCEPT_RDMAC	= 1,
 	SWP_ACCEPT_EXT		= 2,	/* the operations of RFC 7306 */
 };
 
-/* wire layout: no holes, no alignment; a pragma serves every build alike */
+/* wire layout: no holes, no alignment; the pragma works in every build */
 #pragma pack(push, 1)
 
 struct swp_ddp_tagged {
@@ -118,9 +118,9 @@ struct swp_atomic_resp_wire {
 #define SWP_ATOMIC_RESP_LEN	12
 #define SWP_IMM_LEN		8
 /*
- * Of the eight octets the first four are what the verbs know.  The others are
- * zero, but for the last one of immediate data that were sent with no Write, so
- * that a Write by chance in front of them is not taken for theirs.
+ * The first four of the eight octets are the immediate data of the verbs.  The
+ * others are zero, except that the last one has this value in immediate data
+ * without a Write: the receiver must not pair them with an earlier Write.
  */
 #define SWP_IMM_ALONE		1
 /* headers of a Read Request */
@@ -146,7 +146,7 @@ struct swp_seg {
 	__u32 qn;		/* untagged, and the two below */
 	__u32 msn;
 	__u32 mo;
-	__u32 payload;		/* octets behind the DDP header */
+	__u32 payload;		/* octets after the DDP header */
 };
 
 /* The fields of a Read Request; host byte order. */
@@ -165,9 +165,9 @@ struct swp_atomic {
 	__u32 stag;
 	__u64 to;
 	__u64 data;		/* to add, or to store */
-	__u64 mask;		/* carries that end, or bits that are stored */
-	__u64 compare;		/* CMP_SWAP only, and so is its mask */
-	__u64 compare_mask;
+	__u64 mask;		/* highest bits of fields, or bits to store */
+	__u64 compare;		/* CMP_SWAP only */
+	__u64 compare_mask;	/* CMP_SWAP only */
 };
 
 /*
@@ -175,14 +175,14 @@ struct swp_atomic {
  * @buf: the first octets of the ULPDU, min(@ulpdu_len, 18) of them readable
  * @ulpdu_len: octets of the whole ULPDU, from the MPA length field
  * @accept: enum swp_accept, or-ed together
- * @seg: the header; hdr_len is 0 when the ULPDU is too short for one, else all
- *     of it is valid whatever is returned
+ * @seg: the header; hdr_len is 0 if the ULPDU is too short for one, else all
+ *     fields are valid, whatever is returned
  *
- * Returns SWP_FAULT_NONE, or what is wrong.  Order of checks as RFC 5040 section
- * 7.2: DDP fields (version, queue number), then opcode and what depends on it,
- * then RDMAP version.  Sequence numbers and buffers are the caller's to check;
- * they are DDP's business, so those of an untagged segment come before a reason
- * of layer RDMAP.
+ * Returns SWP_FAULT_NONE, or the fault.  Order of checks as in RFC 5040 section
+ * 7.2: DDP fields (version, queue number), then the opcode and what depends on
+ * it, then the RDMAP version.  The caller checks sequence numbers and buffers.
+ * Those are DDP's, so for an untagged segment a fault in them takes precedence
+ * over a fault of layer RDMAP that this function returns.
  */
 enum swp_fault swp_seg_decode(const __u8 *buf, __u32 ulpdu_len,
 			      unsigned int accept, struct swp_seg *seg);
@@ -193,7 +193,7 @@ void swp_tagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 stag, __u64 to);
 void swp_untagged_encode(__u8 *buf, __u8 opcode, bool last, __u32 inv_stag,
 			 __u32 qn, __u32 msn, __u32 mo);
 
-/* Gives a header that was written the Consortium's versions. */
+/* Change an encoded header to the versions of the RDMA Consortium. */
 void swp_seg_make_rdmac(__u8 *buf);
 
 /* The 28 octets of a Read Request header, RFC 5040 section 4.4 */
@@ -201,21 +201,21 @@ void swp_rreq_decode(const __u8 *buf, struct swp_rreq *r);
 void swp_rreq_encode(__u8 *buf, const struct swp_rreq *r);
 
 /*
- * The 52 octets behind the DDP header of an Atomic Request.  Decoding fails with
- * -EPROTO when the operation is unknown.
+ * The 52 octets after the DDP header of an Atomic Request.  Decoding returns
+ * -EPROTO if the operation is unknown.
  */
 void swp_atomic_encode(__u8 *buf, const struct swp_atomic *a);
 int swp_atomic_decode(const __u8 *buf, struct swp_atomic *a);
-/* What the memory holds afterwards, RFC 7306 section 5.1 */
+/* The new value of the memory, RFC 7306 section 5.1 */
 __u64 swp_atomic_result(const struct swp_atomic *a, __u64 old);
 /* The 12 octets of an Atomic Response */
 void swp_atomic_resp_encode(__u8 *buf, __u32 id, __u64 value);
 void swp_atomic_resp_decode(const __u8 *buf, __u32 *id, __u64 *value);
 
 /*
- * swp_term_encode - build what follows the DDP header of a Terminate.
+ * swp_term_encode - build the payload of a Terminate, after its DDP header.
  * @buf: room for SWP_TERM_MAX octets
- * @ddp: the failed segment's DDP header as it came, or NULL
+ * @ddp: the failed segment's DDP header as received, or NULL
  * @ddp_len: 14 or 18
  * @seg_len: ULPDU_Length of the failed segment
  * @rreq: the failed Read Request's 28 octets, or NULL
@@ -226,19 +226,19 @@ __u32 swp_term_encode(__u8 *buf, const struct swp_term *t, const __u8 *ddp,
 		      __u32 ddp_len, __u16 seg_len, const __u8 *rreq);
 
 /*
- * swp_term_decode - read a Terminate's payload.
- * @len: octets behind the DDP header
- * @msn: set to the MSN of the untagged segment inside, 0 when there is none
- * @rreq: set to the Read Request header inside, or NULL when there is none
+ * swp_term_decode - decode the payload of a Terminate.
+ * @len: octets after the DDP header
+ * @msn: set to the MSN of the untagged segment inside, 0 if there is none
+ * @rreq: set to the Read Request header inside, or NULL if there is none
  *
- * Returns 0 or -EPROTO when it is shorter than its control field.
+ * Returns 0, or -EPROTO if it is shorter than its control field.
  */
 int swp_term_decode(const __u8 *buf, __u32 len, struct swp_term *t, __u32 *msn,
 		    const __u8 **rreq);
 
 /*
- * The DDP header inside of a Terminate's payload, unchecked: the segment that
- * the peer complains about.  False: there is none.
+ * Decode the DDP header inside a Terminate's payload, unchecked: the segment
+ * that the peer complains about.  False: there is none.
  */
 bool swp_term_culprit(const __u8 *buf, __u32 len, struct swp_seg *seg);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The rows of terminate.h, and how they are found.
+ * The table of faults of terminate.h, and the look-ups in it.
  */
 #include "terminate.h"
 
@@ -12,7 +12,7 @@ struct row {
 	const char *name;
 };
 
-/* Those of one layer and type have the same event and blame. */
+/* All rows of one layer and type have the same event and blame. */
 #define ROW(layer, type, code, headers, event, blame, name) { \
 	{ SWP_LAYER_##layer, SWP_##type, code }, SWP_HDR_##headers, \
 	SWP_EVENT_##event, SWP_BLAME_##blame, "terminate_for_" name }
@@ -48,7 +48,7 @@ static const struct row rows[SWP_FAULT_COUNT] = {
 	[SWP_FAULT_RDMAP_OPCODE] =
 		ROW(RDMAP, RDMAP_ET_OP, SWP_RO_OPCODE,
 		    DDP, REQUEST, OPERATION, "rdmap_opcode"),
-	/* RFC 7306 has the same number for an atomic's misaligned memory */
+	/* RFC 7306 uses the same number for misaligned memory of an atomic */
 	[SWP_FAULT_RDMAP_STREAM] =
 		ROW(RDMAP, RDMAP_ET_OP, SWP_RO_STREAM,
 		    DDP, REQUEST, OPERATION, "rdmap_stream"),

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What can be wrong with a stream, and everything that follows from it: one row
- * per fault, in terminate.c.  RFC 5040 section 4.8 with Figure 9, RFC 5041
- * section 8.2, RFC 5044 section 8, RFC 6581 section 8, RFC 7306 section 8.
+ * The faults of a stream and their consequences: one row per fault, in
+ * terminate.c.  RFC 5040 section 4.8 with Figure 9, RFC 5041 section 8.2,
+ * RFC 5044 section 8, RFC 6581 section 8, RFC 7306 section 8.
  *
- * The way of a fault, with a bad CRC for an example:
+ * How a fault is handled; the example is a bad CRC:
  *
  *   rx.c, crc_ok()            finds it: SWP_FAULT_MPA_CRC
- *   swp_rx_mpa_error()        counters of the QP
- *   qp.c, swp_qp_fail()       first fault wins; the QP stops receiving, what is
- *                             half sent is cut short, a Terminate is due
- *   tx.c, next_msg()          sends it: layer, type, code of the row, and those
- *                             headers of the segment that the row has
+ *   swp_rx_mpa_error()        increments counters of the QP
+ *   qp.c, swp_qp_fail()       the first fault wins; the QP stops receiving, a
+ *                             message half sent is cut short, and a Terminate
+ *                             becomes due
+ *   tx.c, next_msg()          sends the Terminate: layer, type and code of the
+ *                             row, and the headers that the row asks for
  *   stats.c                   counts it under the row's name, at both ends
  *   qp.c, swp_qp_terminated() flushes, raises the row's event here, sends FIN
  *   rx.c, blame()             at the peer: the request gets the row's status
@@ -71,7 +72,7 @@ enum swp_term_code {
 	SWP_MPA_CLOSED		= 0x01,
 	SWP_MPA_CRC		= 0x02,
 	SWP_MPA_MARKER		= 0x03,
-	/* and of its start-up, RFC 6581 section 8 */
+	/* MPA start-up, RFC 6581 section 8 */
 	SWP_MPA_FRAME		= 0x04,
 	SWP_MPA_LOCAL		= 0x05,
 	SWP_MPA_IRD		= 0x06,
@@ -85,28 +86,28 @@ struct swp_term {
 	__u8 code;
 };
 
-/* Headers of the segment that go into the Terminate, where they are known */
+/* Headers of the segment that the Terminate carries, if they are known */
 enum swp_fault_headers {
 	SWP_HDR_NONE,
 	SWP_HDR_DDP,		/* M and D bits */
 	SWP_HDR_RREQ,		/* and R, if it is a Read Request */
 };
 
-/* What the consumer at the end that found it is told */
+/* The event for the consumer of the end that found the fault */
 enum swp_fault_event {
 	SWP_EVENT_FATAL,
 	SWP_EVENT_ACCESS,
 	SWP_EVENT_REQUEST,
 };
 
-/* What becomes of the peer's request that is to blame */
+/* The status of the request, at the peer, that caused the fault */
 enum swp_fault_blame {
 	SWP_BLAME_OPERATION,
 	SWP_BLAME_ACCESS,
 	SWP_BLAME_REQUEST,
 };
 
-/* What can be wrong, in the order of the counters; the rows are in terminate.c. */
+/* All faults, in the order of the counters; the rows are in terminate.c. */
 enum swp_fault {
 	SWP_FAULT_NONE,
 	SWP_FAULT_RDMAP_LOCAL,
@@ -143,29 +144,30 @@ enum swp_fault {
 	SWP_FAULT_MPA_IRD,
 	SWP_FAULT_MPA_RTR,
 	SWP_FAULT_MPA_OTHER,
-	SWP_FAULT_UNKNOWN,	/* a peer's that has no row */
+	SWP_FAULT_UNKNOWN,	/* from a peer, with a code that has no row */
 	SWP_FAULT_COUNT
 };
 
-/* What a Terminate for it says */
+/* Layer, type and code of a Terminate for @fault */
 struct swp_term swp_fault_term(enum swp_fault fault);
 enum swp_fault_headers swp_fault_headers(enum swp_fault fault);
 enum swp_fault_event swp_fault_event(enum swp_fault fault);
-/* Of its counter */
+/* The name of the counter of @fault */
 const char *swp_fault_name(enum swp_fault fault);
 
-/* The row of a Terminate, which may be a peer's; SWP_FAULT_UNKNOWN: it has none. */
+/* The fault of a Terminate, which may be a peer's; SWP_FAULT_UNKNOWN: no row */
 enum swp_fault swp_fault_of(const struct swp_term *t);
-/* What its layer and type say of the request that is to blame */
+/* The status for the request that caused it, by layer and type of @t */
 enum swp_fault_blame swp_fault_blame(const struct swp_term *t);
 
 /*
- * A region does not allow what the peer wants.  @err: -ENOENT no such STag,
- * -EACCES a right is missing, -EPERM it belongs to others, -ERANGE bounds,
- * -EOVERFLOW the address wraps, -EINVAL misaligned
+ * The fault when a region does not allow an access of the peer.  @err: -ENOENT
+ * no such STag, -EACCES a right is missing, -EPERM it is not for this stream,
+ * -ERANGE bounds, -EOVERFLOW the address wraps, -EINVAL misaligned
  *
- * DDP checks tagged buffers, and has no code for rights and alignment; RDMAP
- * checks the data source of a Read and the memory of an atomic.
+ * swp_fault_tagged(): DDP checks tagged buffers; it has no code for rights and
+ * alignment.  swp_fault_source(): RDMAP checks the data source of a Read and
+ * the memory of an atomic.
  */
 enum swp_fault swp_fault_tagged(int err);
 enum swp_fault swp_fault_source(int err);

@@ -1,39 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who looks at a send queue next.
+ * Which context looks at a send queue next.
  *
- * A request must never wait without a context that is about to look, and no
- * context needs to look twice.  So there is one word of state per QP, its turn, which says whose
- * duty the next look is.  Only the context that runs the engine, socket lock held,
- * changes it: when it stops, the table below has the successor.  This file is
- * pure; the module runs it, KUnit walks it and tests/model/turn.pml has the
- * model checker run it in all interleavings.
+ * A request must never wait in a send queue without a context that is going to
+ * look, and one such context is enough.  So each QP has one
+ * word of state, its turn, which names the context that must look next.  Only
+ * the context that runs the engine changes it, with the socket lock held: when
+ * the engine stops, the table below gives the next turn.  This file is pure:
+ * the module runs it, KUnit checks every cell, and the model checker runs it in
+ * all interleavings (tests/model/turn.pml).
  *
- * Who runs the engine (enum swp_actor), always with the socket lock held:
+ * The contexts that run the engine (enum swp_actor), always with the socket
+ * lock held:
  *
  *   HOLDER    a process in run_tx(): the poster's doorbell, the worker, the
- *             poller; also what it handles of the backlog while it gives the
- *             lock back.  It comes back for another burst
+ *             poller; also when it processes the backlog while it releases the
+ *             lock.  It comes back for another burst
  *   LEAVING   the same in its last burst: it does not come back
- *   SOFTIRQ   the socket calls, and no process has the lock
- *   STRANGER  the socket calls while a process that has the lock for something
- *             else gives it back.  It gets no budget, so it never runs the
- *             engine for others and never keeps a duty
+ *   SOFTIRQ   a socket callback while no process has the lock
+ *   STRANGER  a socket callback in a process that took the lock for something
+ *             else, while it releases the lock.  It has no budget, so it never
+ *             runs the engine for others and the turn never stays with it
  *
- * How the duty comes about:
+ * How each turn makes sure of the next look (enum swp_turn):
  *
  *   POSTER    kick is set in the ring: the next poster rings the doorbell.
- *             Whoever sets it has to look once more, see swp_turn_kick()
+ *             After setting kick, look at the queue again, see swp_turn_kick()
  *   POLLER    poll_work watches the queue
- *   PEER      what waits needs something of the peer: the response to a read,
- *             the first FPDU; data_ready
- *   TCP       TCP has octets out and calls write_space when they are acked
+ *   PEER      the next request waits for the peer: for the response to a read
+ *             or for the first FPDU.  data_ready runs the engine
+ *   TCP       TCP has unacknowledged octets and calls write_space on their ACK
  *   WORK      tx_work is queued
  *   LATER     tx_work is queued with a delay
  *   HOLDER    the process that has the lock takes it again
- *   ENGINE    it runs, and decides when it stops; only seen without the lock
- *   NOBODY    the stream has ended, or not begun; once it has ended kick is set,
- *             and a doorbell flushes
+ *   ENGINE    the engine runs and sets the turn when it stops; only contexts
+ *             without the lock see this value
+ *   NOBODY    the stream has not begun, or has ended; after its end kick is
+ *             set, and the doorbell flushes
  */
 #ifndef SWP_PROTO_TURN_H
 #define SWP_PROTO_TURN_H
@@ -63,31 +66,31 @@ enum swp_actor {
 
 /* Why the engine stopped */
 enum swp_stop {
-	SWP_STOP_EMPTY,		/* all that there is has been sent */
+	SWP_STOP_EMPTY,		/* everything has been sent */
 	SWP_STOP_HELD,		/* the next request waits for the peer */
 	SWP_STOP_FULL,		/* TCP takes no more */
 	SWP_STOP_BURST,		/* the budget is used up */
-	SWP_STOP_MEMORY,	/* there is none */
+	SWP_STOP_MEMORY,	/* an allocation failed */
 	SWP_STOP_DEAD,		/* the stream has ended */
 	SWP_STOP_COUNT
 };
 
-/* What a socket calls for */
+/* The socket callback that asks for the engine */
 enum swp_news {
-	SWP_NEWS_DATA,		/* data_ready, behind the receive engine */
+	SWP_NEWS_DATA,		/* data_ready, after the receive engine */
 	SWP_NEWS_ACKED,		/* write_space */
 };
 
 /*
- * swp_turn_after - whose turn it is when @actor stopped for @stop
- * @out: TCP has octets that will be acknowledged, so it will call again
+ * swp_turn_after - the next turn after @actor ran the engine until @stop
+ * @out: TCP has octets that will be acknowledged, so it will call write_space
  * @poller: poll_work is running and will look, with the lock, before it ends
  */
 static inline enum swp_turn swp_turn_after(enum swp_stop stop,
 					   enum swp_actor actor, bool out,
 					   bool poller)
 {
-	/* by stop, actor, and whether nothing or something is out */
+	/* by stop, actor and @out */
 	static const __u8 table[SWP_STOP_COUNT][SWP_ACTOR_COUNT][2] = {
 		[SWP_STOP_EMPTY] = {
 			[SWP_ACTOR_HOLDER] = {
@@ -118,7 +121,7 @@ static inline enum swp_turn swp_turn_after(enum swp_stop stop,
 				SWP_TURN_HOLDER, SWP_TURN_HOLDER,
 			},
 			[SWP_ACTOR_LEAVING] = { SWP_TURN_WORK, SWP_TURN_WORK },
-			/* others get a turn until the next ACK */
+			/* leave the CPU to others until the next ACK */
 			[SWP_ACTOR_SOFTIRQ] = { SWP_TURN_WORK, SWP_TURN_TCP },
 			[SWP_ACTOR_STRANGER] = { SWP_TURN_WORK, SWP_TURN_WORK },
 		},
@@ -153,9 +156,9 @@ static inline enum swp_turn swp_turn_after(enum swp_stop stop,
 }
 
 /*
- * Does the poster have to ring?  Who sets kick looks at prod once more behind a
- * full barrier, and the poster stores prod, executes a full barrier and loads
- * kick: one of the two sees the other's store.
+ * Must the next poster ring the doorbell?  The engine stores kick, executes a
+ * full barrier and loads prod; the poster stores prod, executes a full barrier
+ * and loads kick: one of the two sees the other's store.
  */
 static inline bool swp_turn_kick(enum swp_turn turn)
 {
@@ -163,11 +166,12 @@ static inline bool swp_turn_kick(enum swp_turn turn)
 }
 
 /*
- * swp_turn_runs - does the engine run for what the socket calls for?
+ * swp_turn_runs - must the engine run for this socket callback?
  * @due: something besides the send queue waits to be sent: responses, a
  *	Terminate, FIN
- * Whose duty it is and who comes anyhow need not be helped; the worker and the
- * poller may have to wait for a processor, so they are.
+ * Not if the context that has the turn will look soon by itself.  But the
+ * worker and the poller may have to wait for a processor, so the engine runs
+ * for them.
  */
 static inline bool swp_turn_runs(enum swp_turn turn, enum swp_news news,
 				 bool due)
