@@ -26,14 +26,14 @@ void sdp_pm_guard_init(struct sdp_pm_guard *g, struct sdp_pm_rate source,
 	*g = (struct sdp_pm_guard){ .source = source, .all = all };
 }
 
-/* Is there room for one more?  What has been spent comes back with time. */
+/* Is there room for one more answer?  What was spent comes back with time. */
 static bool room(struct sdp_pm_bucket *b, struct sdp_pm_rate rate, __u64 now)
 {
 	__u64 passed = now - b->when;
 	__u64 most = 1000ULL * rate.burst;
 
 	b->when = now;
-	/* after a minute all is forgiven, so no product overflows */
+	/* a minute empties the bucket, so the product cannot overflow */
 	if (passed >= 60000 || passed * rate.per_second >= b->spent)
 		b->spent = 0;
 	else
@@ -45,7 +45,7 @@ bool sdp_pm_guard_pass(struct sdp_pm_guard *g, __u32 hash, __u64 now)
 {
 	struct sdp_pm_bucket *b = &g->sources[hash % SDP_PM_BUCKETS];
 
-	/* one that asks too often takes nothing from the others */
+	/* a source over its own limit uses up nothing of the total */
 	if (!room(b, g->source, now) || !room(&g->total, g->all, now))
 		return false;
 	b->spent += 1000;

@@ -6,7 +6,7 @@
 
 #define TO(next, actions)	{ SDP_##next, actions }
 #define NO			{ SDP_STATE_NO, 0 }
-/* The end, with an error for the program */
+/* The connection ends, and the program gets an error. */
 #define RESET			TO(CLOSED, SDP_DO_RESET | SDP_DO_FAIL)
 #define LOST			TO(CLOSED, SDP_DO_FAIL | SDP_DO_GONE)
 
@@ -47,7 +47,7 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 		[SDP_IN_DISCONN]	= TO(WAIT, SDP_DO_EOF | SDP_DO_GRACE),
 		[SDP_IN_DISCONN_CROSSED] = TO(FINISH, SDP_DO_EOF | SDP_DO_FIN),
 		[SDP_IN_ABORTCONN]	= NO,
-		/* without the peer's DisConn it is abortive, section 8.2.1 (4) */
+		/* abortive without the peer's DisConn, section 8.2.1 (4) */
 		[SDP_IN_LLP_DOWN]	= LOST,
 		[SDP_IN_GRACE]		= NO,
 	},
@@ -60,9 +60,9 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 		[SDP_IN_ABORT_DONE]	= NO,
 		[SDP_IN_DISCONN]	= NO,
 		[SDP_IN_DISCONN_CROSSED] = NO,
-		/* the sender of AbortConn closes TCP, and so do we */
+		/* both the sender and the receiver of AbortConn close TCP */
 		[SDP_IN_ABORTCONN]	= TO(CLOSED, SDP_DO_FIN | SDP_DO_FAIL),
-		/* graceful for what the peer has sent */
+		/* no error: all that the peer has sent is here */
 		[SDP_IN_LLP_DOWN]	= TO(CLOSED, SDP_DO_GONE),
 		[SDP_IN_GRACE]		= NO,
 	},
@@ -76,7 +76,7 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 		[SDP_IN_DISCONN]	= NO,
 		[SDP_IN_DISCONN_CROSSED] = NO,
 		[SDP_IN_ABORTCONN]	= TO(CLOSED, SDP_DO_FIN | SDP_DO_FAIL),
-		/* what was accepted from the program has not all arrived */
+		/* octets accepted from the program have not all arrived */
 		[SDP_IN_LLP_DOWN]	= LOST,
 		[SDP_IN_GRACE]		= NO,
 	},
@@ -90,7 +90,7 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 		[SDP_IN_DISCONN]	= NO,
 		[SDP_IN_DISCONN_CROSSED] = NO,
 		[SDP_IN_ABORTCONN]	= TO(CLOSED, SDP_DO_FIN | SDP_DO_FAIL),
-		/* before our DisConn has completed, so it has not */
+		/* our DisConn has not completed, so it may not have arrived */
 		[SDP_IN_LLP_DOWN]	= LOST,
 		[SDP_IN_GRACE]		= NO,
 	},
@@ -109,7 +109,7 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 	},
 	[SDP_FINISH] = {
 		[SDP_IN_CLOSE]		= NO,
-		/* nothing can be said any more */
+		/* no message can be sent any more */
 		[SDP_IN_ABORT]		= TO(CLOSED, SDP_DO_RESET),
 		[SDP_IN_SAID]		= NO,
 		[SDP_IN_SAID_DONE]	= TO(FINISH, 0),
@@ -129,7 +129,7 @@ static const struct sdp_next table[SDP_STATES][SDP_INPUTS] = {
 		[SDP_IN_SAID_FAILED]	= TO(CLOSED, SDP_DO_RESET),
 		/* TCP closes as usual, so that AbortConn arrives */
 		[SDP_IN_ABORT_DONE]	= TO(CLOSED, SDP_DO_FIN),
-		/* it is over, whatever else comes */
+		/* ignore whatever else comes */
 		[SDP_IN_DISCONN]	= TO(ABORTING, 0),
 		[SDP_IN_DISCONN_CROSSED] = TO(ABORTING, 0),
 		[SDP_IN_ABORTCONN]	= TO(ABORTING, 0),

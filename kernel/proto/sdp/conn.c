@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A connection behind its set-up, see conn.h.
+ * A connection after its set-up, see conn.h.
  */
 #include "conn.h"
 
@@ -70,7 +70,7 @@ __u32 sdp_conn_fault(struct sdp_conn *c, enum sdp_fault fault)
 	return sdp_conn_input(c, SDP_IN_ABORT) | SDP_DO_FAIL;
 }
 
-/* What the parts of a connection say, as the whole of it says it */
+/* The three below translate faults of the parts to faults of the connection. */
 static enum sdp_fault of_credit(enum sdp_credit_fault fault)
 {
 	switch (fault) {
@@ -143,7 +143,10 @@ static enum sdp_fault take_avail(struct sdp_conn *c, const struct sdp_msg *msg,
 
 static enum sdp_fault take_mode(struct sdp_conn *c, const struct sdp_msg *msg)
 {
-	/* Only in Buffered Mode the peer is master of what we send (Figure 27). */
+	/*
+	 * The peer is the master of our sending half in Buffered Mode only
+	 * (Figure 27), and we never enter that.
+	 */
 	if (msg->mode.send)
 		return SDP_FAULT_MODE;
 	return of_sink(sdp_sink_mode(&c->sink, msg->mode.mode));
@@ -158,8 +161,9 @@ static enum sdp_fault take_disconn(struct sdp_conn *c, __u32 *actions)
 	if (fault)
 		return fault;
 	/*
-	 * Where it cannot be told, both may close TCP, which does no harm; that
-	 * neither does would cost the time of grace.
+	 * If it is unclear, assume that the two have crossed: it does no harm
+	 * if both ends close TCP, but if neither does, both wait for the grace
+	 * time.
 	 */
 	if (c->state == SDP_HALF && c->connector && !c->disconn_seen &&
 	    c->credits.acked <= c->disconn)
@@ -172,7 +176,7 @@ static enum sdp_fault take_abortconn(struct sdp_conn *c, __u32 *actions)
 {
 	enum sdp_state before = c->state;
 
-	/* It comes behind a DisConn, or not at all (section 6.2.4). */
+	/* AbortConn is legal only after a DisConn (section 6.2.4). */
 	*actions |= sdp_conn_input(c, SDP_IN_ABORTCONN);
 	return c->state == before ? SDP_FAULT_UNEXPECTED : SDP_FAULT_NONE;
 }
@@ -222,10 +226,10 @@ static enum sdp_fault dispatch(struct sdp_conn *c, const struct sdp_msg *msg,
 	case SDP_MID_SUSP_COMM:
 		return take_suspend(c, msg, actions);
 	case SDP_MID_SINK_AVAIL_CANCEL:
-		/* of none that we would have kept */
+		/* we keep no SinkAvail, so there is none to cancel */
 		return SDP_FAULT_NONE;
 	case SDP_MID_SINK_AVAIL:
-		/* Our half is never Pipelined (section 11). */
+		/* Our sending half is never in Pipelined Mode (section 11). */
 		return SDP_FAULT_MODE;
 	case SDP_MID_HELLO:
 	case SDP_MID_HELLO_ACK:
@@ -234,7 +238,7 @@ static enum sdp_fault dispatch(struct sdp_conn *c, const struct sdp_msg *msg,
 	case SDP_MID_RDMA_RD_COMPL:
 	case SDP_MID_SINK_CANCEL_ACK:
 	case SDP_MID_SUSP_COMM_ACK:
-		/* answers to what we have not said */
+		/* answers to messages that we never send */
 		break;
 	}
 	return SDP_FAULT_UNEXPECTED;
@@ -253,7 +257,7 @@ __u32 sdp_conn_take(struct sdp_conn *c, const struct sdp_msg *msg,
 		return 0;
 	if (!fault && invalidated)
 		fault = SDP_FAULT_INVALIDATE;
-	/* Behind SuspComm the peer is silent (section 13.1.1). */
+	/* The peer must send nothing after SuspComm (section 13.1.1). */
 	if (!fault && c->suspend_due)
 		fault = SDP_FAULT_UNEXPECTED;
 	if (!fault)
@@ -277,7 +281,10 @@ static bool may_tell(const struct sdp_source *s)
 	return s->oob && !s->oob_told && s->oob_end - s->sent <= SDP_OOB_AHEAD;
 }
 
-/* Octets that the next message may have, for the sake of what is out of band */
+/*
+ * Octets that the next message may have, so that it ends with the octet out of
+ * band, or where OOB_PEND may be sent.  *@due: send that message at once.
+ */
 static __u64 up_to_oob(const struct sdp_source *s, bool *due)
 {
 	*due = false;
@@ -315,7 +322,7 @@ static void stamp(struct sdp_conn *c, struct sdp_out *out)
 	sdp_credits_stamp(&c->credits, msg);
 }
 
-/* A message without payload that is due, whatever the queue has */
+/* A message without payload that is due, independent of the queue */
 static bool next_control(struct sdp_conn *c, struct sdp_out *out)
 {
 	struct sdp_msg *msg = &out->msg;
@@ -330,7 +337,7 @@ static bool next_control(struct sdp_conn *c, struct sdp_out *out)
 	if (c->suspend_due) {
 		if (sdp_sink_busy(&c->sink))
 			return false;
-		/* what was read must be known, or it comes once more */
+		/* report what was read, or the peer sends it again */
 		if (sdp_sink_owes(&c->sink))
 			return sdp_sink_answer(&c->sink, msg, &out->stag,
 					       &out->invalidate);
@@ -353,7 +360,7 @@ static bool next_control(struct sdp_conn *c, struct sdp_out *out)
 	return false;
 }
 
-/* Octets that a message with payload would have now, 0 for none */
+/* Payload of a Data message sent now; 0: send none */
 static __u32 next_payload(const struct sdp_conn *c, const struct sdp_queue *queue)
 {
 	__u32 full = c->resize.peer - SDP_BSDH_LEN;
@@ -365,21 +372,21 @@ static __u32 next_payload(const struct sdp_conn *c, const struct sdp_queue *queu
 		octets = full;
 	if (octets > most)
 		octets = most;
-	/* nothing holds back what is out of band, or what stops before it */
+	/* wait for a full message, unless the out-of-band octet limits it */
 	if (octets < full && octets < most && !queue->partial && !due &&
 	    sdp_conn_sends(c))
 		return 0;
 	return (__u32)octets;
 }
 
-/* The program does, or has left something to be sent when it closed. */
+/* The program may send, or has closed and its queue is still being sent. */
 static bool still_sends(const struct sdp_conn *c)
 {
 	return sdp_conn_sends(c) || c->state == SDP_CLOSING ||
 	       c->state == SDP_PEER_CLOSING;
 }
 
-/* Is there anything to say, be it that there are buffers? */
+/* Is there a message to send, be it only to advertise buffers? */
 static bool wants(const struct sdp_conn *c, const struct sdp_queue *queue,
 		  bool sends, __u32 payload)
 {
@@ -437,7 +444,7 @@ bool sdp_conn_next(struct sdp_conn *c, const struct sdp_queue *queue,
 		c->state = sdp_close_next(c->state, SDP_IN_SAID).state;
 		return true;
 	}
-	/* an empty one, for what its header says */
+	/* an empty one: its header gives or asks for credit, or has OOB_PEND */
 	if (payload && sdp_credits_ask(&c->credits, false) &&
 	    (!c->asked || sdp_credits_unclear(&c->credits)))
 		c->asked = true;

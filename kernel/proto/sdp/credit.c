@@ -18,7 +18,7 @@ void sdp_credits_init(struct sdp_credits *c, bool connector, __u32 posted,
 		.posted = posted,
 		.told = sdp_credits_first(posted),
 		.spare = SDP_BUFS_SPARE,
-		/* HelloAck: with a buffer of the connector, without a number */
+		/* HelloAck used a buffer of the connector but has no MSeq */
 		.received = connector ? 1 : 0,
 		.extra = connector ? 1 : 0,
 		.limit = connector ? peer_bufs : peer_bufs - 1U,
@@ -31,7 +31,7 @@ __u64 sdp_credits_left(const struct sdp_credits *c)
 	return c->limit > c->sent ? c->limit - c->sent : 0;
 }
 
-/* Buffers that the peer may know of, over the life of the connection */
+/* Buffers that we may advertise, over the life of the connection */
 static __u64 tellable(const struct sdp_credits *c)
 {
 	__u64 most = c->received + SDP_BUFS_MAX;
@@ -40,12 +40,12 @@ static __u64 tellable(const struct sdp_credits *c)
 	return own < most ? own : most;
 }
 
-/* Messages that the peer may send once it is told, by its own reckoning */
+/* Messages that the peer thinks it may send once tellable() is advertised */
 static __u64 reach(const struct sdp_credits *c)
 {
 	__u64 numbered = c->received - c->extra;
 
-	/* Up to message 1 it does not know that one was received. */
+	/* while our MSeqAck is 0 it counts message 0 as not received */
 	return tellable(c) - (numbered > 1 ? c->extra : c->received);
 }
 
@@ -56,7 +56,7 @@ bool sdp_credits_gives(const struct sdp_credits *c)
 
 bool sdp_credits_unclear(const struct sdp_credits *c)
 {
-	/* without a message of the peer's there is no MSeqAck that may mean either */
+	/* before a message of the peer there is no MSeqAck that is ambiguous */
 	return !c->clear && c->sent && c->received > c->extra;
 }
 
@@ -79,7 +79,7 @@ bool sdp_credits_ask(const struct sdp_credits *c, bool again)
 		return true;
 	if (!again || !sdp_credits_unclear(c))
 		return false;
-	/* in the eyes of the peer that is the last but one, or the last one */
+	/* the peer counts one more: the last but one, or the last one */
 	return left == 1 || (c->limit == c->sent && sdp_credits_gives(c));
 }
 
@@ -91,7 +91,7 @@ bool sdp_credits_due(const struct sdp_credits *c, bool flows)
 
 	if (!sdp_credits_gives(c))
 		return false;
-	/* one that reckons as we do, with message 0 unclear, sees one less */
+	/* a peer that counts message 0 as we do sees one credit less */
 	return left <= (c->spare ? 2 : 1) ||
 	       (!flows && more >= (half > 2 ? half : 2));
 }
@@ -136,7 +136,7 @@ enum sdp_credit_fault sdp_credits_take(struct sdp_credits *c,
 	if (c->received >= c->posted)
 		return SDP_CREDIT_OVERRUN;
 	if (c->clear || msg->mseq_ack) {
-		/* how many of ours it has not seen, section 10.2 */
+		/* messages of ours that it has not received, section 10.2 */
 		__u32 behind = (__u32)c->sent - 1 - msg->mseq_ack;
 
 		if (behind >= c->sent || c->sent - behind < c->acked)
@@ -146,11 +146,11 @@ enum sdp_credit_fault sdp_credits_take(struct sdp_credits *c,
 	}
 	c->acked = acked;
 	limit = acked + msg->bufs;
-	/* buffers that were there stay, whatever cannot be said of message 0 */
+	/* while message 0 is unclear the limit never goes down */
 	if (c->clear || limit > c->limit)
 		c->limit = limit;
 	c->received++;
-	/* No peer that has come so far can mean anything but what it says. */
+	/* a peer that has sent message 2 cannot misread our MSeqAck any more */
 	if (numbered == 2)
 		c->spare = 0;
 	return SDP_CREDIT_OK;
@@ -159,7 +159,7 @@ enum sdp_credit_fault sdp_credits_take(struct sdp_credits *c,
 void sdp_credits_hold(struct sdp_credits *c)
 {
 	c->held = true;
-	/* a SrcAvail came before, so there are two at least */
+	/* a SrcAvail came before it, so at least two messages are numbered */
 	c->hold = (__u32)(c->received - c->extra - 2);
 }
 

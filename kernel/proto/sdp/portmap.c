@@ -4,7 +4,7 @@
  */
 #include "portmap.h"
 
-/* wire layout: no holes, no alignment; a pragma serves every build alike */
+/* wire layout: no holes, no alignment; the pragma works in every build */
 #pragma pack(push, 1)
 
 struct pm_wire {
@@ -22,7 +22,7 @@ struct pm_wire {
 
 static_assert(sizeof(struct pm_wire) == SDP_PM_LEN, "section 7.3, 48 octets");
 
-/* Of IPv4's 16 octets twelve are zero, and whatever comes there is not looked at. */
+/* IPv4 uses 4 of the 16 octets; the others are sent as zero, else ignored. */
 static void copy_addr(__u8 *to, const __u8 *from, __u8 version)
 {
 	memset(to, 0, 16);

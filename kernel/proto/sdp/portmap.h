@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Messages of the port mapper: which TCP port has the SDP service that is known
- * by another one?  draft-pinkerton-iwarp-sdp-01 section 7, UDP, 48 octets; the
- * layout is that of iwpmd, too.
+ * Messages of the port mapper: a client asks for the TCP port where a service
+ * is reached by SDP.  draft-pinkerton-iwarp-sdp-01 section 7: UDP, 48 octets;
+ * iwpmd has the same layout.
  */
 #ifndef SDP_PROTO_PORTMAP_H
 #define SDP_PROTO_PORTMAP_H
@@ -15,11 +15,11 @@
 enum sdp_pm_type {
 	SDP_PM_REQ	= 0,	/* client: which port? */
 	SDP_PM_ACCEPT	= 1,	/* server: this one */
-	SDP_PM_ACK	= 2,	/* client: taken */
+	SDP_PM_ACK	= 2,	/* client: received */
 	SDP_PM_DENY	= 3,	/* server: none */
 };
 
-/* PmTime, of an acceptance: how long it may be kept */
+/* PmTime of a PMAccept: how long the client may keep it */
 enum sdp_pm_time {
 	SDP_PM_ONCE	= 0,
 	SDP_PM_FOR_EVER	= 255,
@@ -41,14 +41,14 @@ struct sdp_pm_msg {
 void sdp_pm_encode(const struct sdp_pm_msg *msg, __u8 *buf);
 
 /*
- * sdp_pm_decode - take in a datagram
- * Octets behind the message are left alone, as iwpmd's requests have some, and so
- * is the reserved field.  Returns 0, or -EPROTO: too short, or of a version, type
- * or IP version that there is not.
+ * sdp_pm_decode - decode a datagram
+ * Ignores the reserved field, and octets after the message: iwpmd's requests
+ * have some.  Returns 0, or -EPROTO: too short, or a version or IP version that
+ * does not exist.
  */
 int sdp_pm_decode(const __u8 *buf, __u32 len, struct sdp_pm_msg *msg);
 
-/* Milliseconds that PmTime means; U64_MAX for ever, 0 for one use */
+/* PmTime in milliseconds; U64_MAX: for ever, 0: for one use */
 __u64 sdp_pm_time_ms(__u8 time);
 
 #endif /* SDP_PROTO_PORTMAP_H */

@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who sends what waits in a link's queue, when there is credit for it.
+ * Which context sends the octets queued on a link once there is credit.
  *
- * Sending costs copies and checksums.  In softirq that would be at the expense of
- * whoever is there: most often the program that reads at the other end of a connection
- * within this machine, and has just given credit.  So what is large is left to the
- * program that writes, if it sleeps for room, or to the work item.
+ * Sending costs copies and checksums.  In softirq the interrupted process pays
+ * for them: most often, on a connection within one host, the program that reads
+ * at the other end and has just given credit.  So softirq leaves a large amount
+ * to the program that writes, if it sleeps for room, or to the work item.
  *
- * Nothing is lost by that: who sleeps has said so under the link's lock, looks for
- * @due before it sleeps, and sends what there is when it wakes, for whatever reason.
- * If it does not come to that before a timer ends, the work item does.
- * Pure; tests/model/push.pml has the model checker run it in all interleavings.
+ * No octets get stuck: a process that sleeps is counted under the link's lock,
+ * checks @due before it sleeps, and sends when it wakes, whatever woke it.  If
+ * it does not get to run before a timer expires, the work item sends.  Pure;
+ * the model checker runs it in all interleavings (tests/model/push.pml).
  */
 #ifndef SDP_PROTO_PUSH_H
 #define SDP_PROTO_PUSH_H
 
 #include "../base.h"
 
-/* So much payload is large. */
+/* More payload than this is a large amount. */
 #define SDP_PUSH_LARGE	(64U << 10)
 
 enum sdp_push {
-	SDP_PUSH_HERE,		/* who asks does it */
-	SDP_PUSH_WAKE,		/* a process that sleeps in send(), to be woken */
-	SDP_PUSH_WOKEN,		/* such a one, which was woken for that */
-	SDP_PUSH_WORK,		/* the work item, to be queued */
+	SDP_PUSH_HERE,		/* the caller */
+	SDP_PUSH_WAKE,		/* a process that sleeps in send(): wake it */
+	SDP_PUSH_WOKEN,		/* such a process, already woken to send */
+	SDP_PUSH_WORK,		/* the work item: queue it */
 };
 
 /*
- * sdp_push_by - @softirq asks for it, or a process
+ * sdp_push_by - which context sends
+ * @softirq: the caller is in softirq
+ * @octets: queued
  * @pushers: processes that sleep until there is room
  * @due: one of them was woken to send, and has not run yet
  */

@@ -39,7 +39,7 @@ enum sdp_query_action sdp_query_timer(struct sdp_query *q, __u64 now)
 	return SDP_QUERY_SEND;
 }
 
-/* Duplicates and answers are told apart by these three (section 7.5). */
+/* These three fields and the IP version identify our request (section 7.5). */
 static bool ours(const struct sdp_query *q, const struct sdp_pm_msg *msg)
 {
 	return msg->handle == q->request.handle &&
@@ -55,7 +55,7 @@ enum sdp_query_action sdp_query_take(struct sdp_query *q,
 		return SDP_QUERY_NOTHING;
 	if (msg->type == SDP_PM_DENY)
 		return deny(q, SDP_QUERY_DENIED);
-	/* a port that nobody can connect to is none */
+	/* ignore an answer with port 0: nobody can connect to it */
 	if (msg->type != SDP_PM_ACCEPT || !msg->ap_port)
 		return SDP_QUERY_NOTHING;
 	q->state = SDP_QUERY_SDP;
@@ -106,7 +106,7 @@ void sdp_pm_cache_drop(struct sdp_pm_cache *c, const struct sdp_pm_msg *asked,
 			*e = (struct sdp_pm_entry){};
 }
 
-/* Where a new entry goes: an empty one, or the one that ends first */
+/* The place for a new entry: an empty one, or the one that expires first */
 static struct sdp_pm_entry *place(struct sdp_pm_cache *c, __u32 hash)
 {
 	struct sdp_pm_entry *e = set_of(c, hash);

@@ -15,7 +15,7 @@ void sdp_resize_init(struct sdp_resize *r, bool connector, __u32 peer, __u32 own
 
 bool sdp_resize_ask(struct sdp_resize *r, __u32 size)
 {
-	/* one at a time, and not across one of the peer's that we know of */
+	/* one request at a time, and none while one of the peer's is open */
 	if (r->asked || r->wish || size == r->peer)
 		return false;
 	if (size < SDP_RCV_SIZE_MIN || size > SDP_SIZE_MAX)
@@ -45,7 +45,7 @@ enum sdp_resize_fault sdp_resize_take_ack(struct sdp_resize *r, __u32 size)
 	if (!asked || r->due) {
 		if (!r->voided)
 			return SDP_RESIZE_NEVER;
-		/* the peer had taken our request before it made its own */
+		/* the peer answers our request, which came before its own */
 		r->voided = false;
 		r->peer = size;
 		return SDP_RESIZE_OK;
@@ -71,7 +71,7 @@ enum sdp_resize_fault sdp_resize_take(struct sdp_resize *r, __u32 size, bool *ac
 	if (r->asked && !r->due && !r->connector)
 		return SDP_RESIZE_OK;
 	if (r->asked) {
-		/* void; a smaller size that holds already may go on to hold */
+		/* our request is void; a lower limit from it may stay */
 		r->voided = !r->due;
 		r->asked = 0;
 		r->due = false;

@@ -57,7 +57,7 @@ static enum sdp_refusal check(const struct sdp_offer *own,
 		.bufs = msg->bufs,
 		.max_adverts = h->max_adverts,
 		.rcv_size = h->rcv_size,
-		/* what the peer does not have, we cannot use */
+		/* more than the peer's depths would be of no use */
 		.ird = lower(own->ird, h->ord),
 		.ord = lower(own->ord, h->ird),
 		.minor = (__u8)lower(SDP_VERSION, h->minor),

@@ -12,13 +12,13 @@ void sdp_sink_init(struct sdp_sink *s, __u8 most)
 	};
 }
 
-/* Octets of an advertisement that have not been taken in or asked for */
+/* Octets of an advertisement that have neither arrived nor been requested */
 static __u32 rest(const struct sdp_advert *a)
 {
 	return a->len - a->inlined - a->told - a->ready - a->reading;
 }
 
-/* The oldest is done with. */
+/* Remove the oldest advertisement. */
 static void pop(struct sdp_sink *s)
 {
 	int i;
@@ -31,7 +31,7 @@ static void pop(struct sdp_sink *s)
 
 enum sdp_sink_fault sdp_sink_data(struct sdp_sink *s, __u32 payload)
 {
-	/* nothing passes what is advertised, but for what a SendSm has asked for */
+	/* Data may overtake an advertisement only if a SendSm asked for it */
 	if ((s->count || s->cancelling) && payload > s->owed)
 		return SDP_SINK_PAYLOAD;
 	s->owed -= payload < s->owed ? payload : s->owed;
@@ -65,7 +65,7 @@ bool sdp_sink_cancel(struct sdp_sink *s)
 {
 	struct sdp_advert *oldest = &s->adverts[0];
 
-	/* a second one has nothing to add */
+	/* a second SrcAvailCancel changes nothing */
 	if (!s->count || s->cancelling)
 		return false;
 	s->cancelling = true;
@@ -85,7 +85,7 @@ enum sdp_sink_fault sdp_sink_mode(struct sdp_sink *s, __u8 mode)
 	case SDP_MODE_COMBINED:
 		if (mode == SDP_MODE_COMBINED)
 			return SDP_SINK_MODE;
-		/* the peer waits for the end of its SrcAvail first */
+		/* the peer must wait for the end of its SrcAvail first */
 		if (mode == SDP_MODE_BUFFERED && (s->count || s->cancelling))
 			return SDP_SINK_MODE;
 		break;
@@ -94,7 +94,7 @@ enum sdp_sink_fault sdp_sink_mode(struct sdp_sink *s, __u8 mode)
 			return SDP_SINK_MODE;
 		break;
 	default:
-		/* of Buffered Mode we are the master */
+		/* in Buffered Mode this end is the master */
 		return SDP_SINK_MODE;
 	}
 	s->mode = mode;
@@ -112,7 +112,7 @@ __u32 sdp_sink_want(struct sdp_sink *s, __u32 most, __u32 *stag, __u64 *va)
 	struct sdp_advert *a = &s->adverts[0];
 	__u32 octets;
 
-	/* what is owed comes before it in the stream */
+	/* owed octets precede the advertised ones in the stream */
 	if (!s->count || s->refused || s->cancelling || s->owed || s->stopped)
 		return 0;
 	octets = rest(a);
@@ -163,10 +163,10 @@ bool sdp_sink_due(const struct sdp_sink *s)
 		return true;
 	if (s->cancelling)
 		return true;
-	/* one after the other, so that what is owed is that of one */
+	/* one refusal at a time, so that @owed belongs to one SrcAvail */
 	if (!s->count || s->owed)
 		return false;
-	/* of one that has come whole nothing is left to read */
+	/* nothing is left to read if all of it came with the SrcAvail */
 	return s->refused || !rest(&s->adverts[0]);
 }
 
@@ -189,7 +189,7 @@ bool sdp_sink_answer(struct sdp_sink *s, struct sdp_msg *msg, __u32 *stag,
 			*stag = a->stag;
 			*invalidate = true;
 			pop(s);
-			/* all of it was read, so there was nothing to cancel */
+			/* all octets were read, so nothing was cancelled */
 			if (!s->dropped)
 				s->cancelling = false;
 		}
@@ -197,7 +197,7 @@ bool sdp_sink_answer(struct sdp_sink *s, struct sdp_msg *msg, __u32 *stag,
 	}
 	*msg = (struct sdp_msg){ .mid = SDP_MID_SEND_SM };
 	if (s->cancelling) {
-		/* what is left stays with the peer */
+		/* the peer keeps the octets that are left */
 		s->count = 0;
 		s->cancelling = false;
 		s->dropped = false;

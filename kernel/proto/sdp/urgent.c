@@ -10,9 +10,9 @@ static bool marks(const struct sdp_urgent *u)
 }
 
 /*
- * Another one takes the place of this one, which becomes an ordinary octet, but
- * not where the program stands at it: it has heard of that one already, and may
- * never read on.
+ * A new octet out of band replaces the old one, which becomes an ordinary octet
+ * of the stream.  But if the program is at the old mark, drop the old octet:
+ * the program has been signalled for it, and may never read past it.
  */
 static void replace(struct sdp_urgent *u, __u64 read)
 {

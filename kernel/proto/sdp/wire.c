@@ -26,7 +26,7 @@ static void put32(__u8 *p, __u32 v)
 	put16(p + 2, (__u16)v);
 }
 
-/* A 16-bit field and two octets in one word: the draft has the octets behind. */
+/* A word of a 16-bit field and two octets; in the draft the octets are last. */
 struct word {
 	__u16 wide;
 	__u8 flags;
@@ -114,7 +114,7 @@ struct sdp_kind sdp_kind_of(__u8 mid)
 	return none;
 }
 
-/* The draft has MinV in the high nibble of the last octet, InfiniBand MajV. */
+/* The high nibble of the octet is MinV in the draft, MajV in InfiniBand. */
 static __u8 versions(enum sdp_layout layout, const struct sdp_hello *h)
 {
 	__u8 high = layout == SDP_LAYOUT_DRAFT ? h->minor : h->major;
@@ -181,7 +181,7 @@ static enum sdp_violation get_avail(const __u8 *p, struct sdp_msg *msg)
 	return a->len && a->len <= SDP_SIZE_MAX ? SDP_OK : SDP_BAD_SIZE;
 }
 
-/* One word: S and Mode at its end as the draft draws it, at its beginning else */
+/* S and Mode are the lowest bits of the word in the draft, else the highest. */
 static __u32 mode_word(enum sdp_layout layout, const struct sdp_mode_change *m)
 {
 	if (layout == SDP_LAYOUT_DRAFT)
@@ -204,7 +204,7 @@ static enum sdp_violation get_mode(enum sdp_layout layout, const __u8 *p,
 	return m->mode <= SDP_MODE_PIPELINED ? SDP_OK : SDP_BAD_MODE;
 }
 
-/* SuspCH: together with the port the constants are InfiniBand's service id. */
+/* SuspCH: the constants and the port form the service ID of InfiniBand. */
 static enum sdp_violation get_susp(enum sdp_layout layout, const __u8 *p,
 				   struct sdp_msg *msg)
 {

@@ -2,9 +2,10 @@
 /*
  * SDP messages: encode, decode, check.  draft-pinkerton-iwarp-sdp-01 section 6.
  *
- * The draft's figures can be read in two ways, and both are in use: as drawn, and
- * as InfiniBand has the same headers.  They differ in the order of fields within
- * a 32-bit word; every field that is larger than an octet is big-endian in both.
+ * The draft's figures can be read in two ways, and both are in use: literally,
+ * or as InfiniBand defines the same headers.  They differ in the order of
+ * fields within a 32-bit word; fields larger than an octet are big-endian in
+ * both.
  */
 #ifndef SDP_PROTO_WIRE_H
 #define SDP_PROTO_WIRE_H
@@ -12,8 +13,8 @@
 #include "../base.h"
 
 enum sdp_layout {
-	SDP_LAYOUT_DRAFT,	/* Bufs, Flags, MID: the figures read literally */
-	SDP_LAYOUT_IB,		/* MID, Flags, Bufs: as InfiniBand has it */
+	SDP_LAYOUT_DRAFT,	/* Bufs, Flags, MID: the figures, literally */
+	SDP_LAYOUT_IB,		/* MID, Flags, Bufs: as in InfiniBand */
 };
 
 /* Figure 3 */
@@ -38,10 +39,10 @@ enum sdp_mid {
 	SDP_MID_DATA			= 0xff,
 };
 
-/* Section 6.1.2; the others are zero when sent and not looked at */
+/* Section 6.1.2; we send the other bits as zero and ignore received ones */
 enum sdp_flag {
 	SDP_FLAG_OOB_PRES	= 0x01,	/* the last octet of Data is out of band */
-	SDP_FLAG_OOB_PEND	= 0x02,
+	SDP_FLAG_OOB_PEND	= 0x02,	/* an octet out of band will follow */
 	SDP_FLAG_REQ_PIPE	= 0x04,	/* RdmaRdCompl, RdmaWrCompl: Pipelined */
 };
 
@@ -53,10 +54,10 @@ enum sdp_mode {
 };
 
 #define SDP_BSDH_LEN		16
-#define SDP_HELLO_LEN		32	/* all of it */
+#define SDP_HELLO_LEN		32	/* BSDH included */
 #define SDP_HELLO_ACK_LEN	28
 #define SDP_HDR_MAX		36	/* of SinkAvail */
-/* The smallest private buffer has room for any header and an octet */
+/* The smallest private buffer has room for the largest header and an octet */
 #define SDP_RCV_SIZE_MIN	37
 #define SDP_SIZE_MAX		0x80000000U
 #define SDP_VERSION		1	/* major and minor */
@@ -93,32 +94,32 @@ struct sdp_msg {
 	__u16 bufs;		/* buffers posted minus messages received */
 	__u32 mseq;
 	__u32 mseq_ack;
-	__u32 payload;		/* octets of the ULP behind the headers */
+	__u32 payload;		/* octets of the ULP after the headers */
 	union {
 		struct sdp_hello hello;		/* Hello, HelloAck */
 		struct sdp_avail avail;		/* SrcAvail, SinkAvail */
 		struct sdp_mode_change mode;	/* ModeChange */
-		__u32 size;	/* Len, DesSz, ActSz of the four that have one */
+		__u32 size;	/* Len, DesSz or ActSz: Rdma*Compl, ChRcvBuf* */
 		__u16 port;	/* SuspComm */
 	};
 };
 
-/* Why a message breaks the rules: an abortive close, section 8.2.2 */
+/* How a message breaks the rules; causes an abortive close, section 8.2.2 */
 enum sdp_violation {
 	SDP_OK,
-	SDP_BAD_LENGTH,		/* Len is not that of the RDMAP Send, or too short */
+	SDP_BAD_LENGTH,		/* Len is not that of the Send, or too short */
 	SDP_BAD_MID,
-	SDP_BAD_PAYLOAD,	/* of a message that has none */
+	SDP_BAD_PAYLOAD,	/* in a message that may have none */
 	SDP_BAD_OOB,		/* OOB_PRES in Data without payload */
 	SDP_BAD_SIZE,		/* an advertised length of 0, or above 2^31 */
 	SDP_BAD_MODE,
 	SDP_BAD_CONSTANT,	/* of SuspComm */
 };
 
-/* How a message goes out, Figure 3 and section 6.4 */
+/* How a message is sent, Figure 3 and section 6.4 */
 struct sdp_kind {
-	__u8 header;		/* octets of headers, BSDH included; 0: no such MID */
-	bool payload;		/* may have some */
+	__u8 header;		/* octets of all headers; 0: no such MID */
+	bool payload;		/* may have payload */
 	bool solicited;		/* Send with Solicited Event */
 	bool invalidates;	/* may invalidate the STag that it is about */
 };
@@ -126,29 +127,29 @@ struct sdp_kind {
 struct sdp_kind sdp_kind_of(__u8 mid);
 
 /*
- * sdp_encode - the headers of a message
+ * sdp_encode - write the headers of a message
  * @buf: room for SDP_HDR_MAX octets
- * Returns octets written; Len counts msg->payload, too.
+ * Returns octets written; Len includes msg->payload.
  */
 __u32 sdp_encode(enum sdp_layout layout, const struct sdp_msg *msg, __u8 *buf);
 
 /*
- * sdp_decode - take in the headers of a message
+ * sdp_decode - decode the headers of a message
  * @buf: the first octets of it, min(@len, SDP_HDR_MAX) of them readable
  * @len: octets of the RDMAP Send
- * @msg: valid when SDP_OK is returned
+ * @msg: valid if SDP_OK is returned
  *
- * Fields that one of the two ends decides about - version, depths, sizes of
- * buffers - are the caller's to check.
+ * The caller checks the fields that depend on what an end supports: version,
+ * depths, buffer sizes.
  */
 enum sdp_violation sdp_decode(enum sdp_layout layout, const __u8 *buf, __u32 len,
 			      struct sdp_msg *msg);
 
 /*
- * sdp_hello_layout - which layout has this Hello?
+ * sdp_hello_layout - find the layout of a Hello
  * @buf: SDP_HELLO_LEN octets
- * False: neither, so it is not a Hello.  A Hello has three buffers at least, and
- * no flags (section 6.2.1).
+ * False: neither layout, so it is not a Hello.  The layout is recognised by
+ * Bufs, which is at least 3, and by MID and flags, which are 0 (section 6.2.1).
  */
 bool sdp_hello_layout(const __u8 *buf, enum sdp_layout *layout);
 
