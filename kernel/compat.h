@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Differences between kernels 6.1, 6.12 and 7.x, and nothing else.  Stable
- * kernels carry backports, so what can be probed is probed: compat.mk greps the
- * headers of the kernel built against and defines SWP_HAVE_*.
+ * kernels have backports, so test for features, not for versions: compat.mk
+ * greps the headers of the target kernel and defines SWP_HAVE_*.
  */
 #ifndef SWP_COMPAT_H
 #define SWP_COMPAT_H
@@ -27,7 +27,7 @@
 	from_timer(var, callback_timer, timer_fieldname)
 #endif
 
-/* One that runs in softirq; by the monotonic clock. */
+/* Set up a timer on the monotonic clock whose function runs in softirq. */
 static inline void
 swp_hrtimer_setup_soft(struct hrtimer *t,
 		       enum hrtimer_restart (*function)(struct hrtimer *))
@@ -40,7 +40,7 @@ swp_hrtimer_setup_soft(struct hrtimer *t,
 #endif
 }
 
-/* struct sockaddr_unsized took the place of struct sockaddr in 6.19. */
+/* 6.19 replaced struct sockaddr by struct sockaddr_unsized. */
 #ifdef SWP_HAVE_SOCKADDR_UNSIZED
 #define swp_sockaddr sockaddr_unsized
 #else
@@ -48,12 +48,12 @@ swp_hrtimer_setup_soft(struct hrtimer *t,
 #endif
 #define swp_sockaddr_arg(p) ((struct swp_sockaddr *)(p))
 
-/* Memory of protocols has had a header of its own since 6.10. */
+/* Protocol memory accounting has its own header since 6.10. */
 #ifdef SWP_HAVE_PROTO_MEMORY
 #include <net/proto_memory.h>
 #endif
 
-/* Before 6.5, sendfile() came by a call of its own. */
+/* Before 6.5, sendfile() used ops of its own. */
 static inline void swp_no_sendpage(struct proto_ops *ops)
 {
 #ifndef SWP_HAVE_SPLICE_PAGES
@@ -62,7 +62,7 @@ static inline void swp_no_sendpage(struct proto_ops *ops)
 #endif
 }
 
-/* Since 6.6 tables come with their size, and not with an empty one at their end. */
+/* Since 6.6 a table is registered with its size, before with an end marker. */
 static inline struct ctl_table_header *
 swp_register_net_sysctl(struct net *net, const char *path,
 			struct ctl_table *table, size_t count)
@@ -74,7 +74,7 @@ swp_register_net_sysctl(struct net *net, const char *path,
 #endif
 }
 
-/* Accepting has had one structure of arguments since 6.10. */
+/* Since 6.10 the arguments of accept() are in one structure. */
 #ifdef SWP_HAVE_ACCEPT_ARG
 #define SWP_OP_ACCEPT(op, fn)						\
 	static int op(struct socket *sock, struct socket *newsock,	\
@@ -104,7 +104,7 @@ static inline int swp_ops_accept(const struct proto_ops *ops,
 #endif
 }
 
-/* The next connection of a TCP listener, or NULL if there is none now */
+/* The next connection of a TCP listener, or NULL if none is ready */
 static inline struct sock *swp_prot_accept(struct sock *sk)
 {
 #ifdef SWP_HAVE_ACCEPT_ARG
@@ -134,8 +134,8 @@ static inline struct ib_umem *swp_umem_get(struct ib_device *dev, u64 addr,
 }
 
 /*
- * Does rdma_cm find an iWARP device by its GID, which then has to be the
- * hardware address and zeros?
+ * Before 6.6 rdma_cm finds an iWARP device by its GID, which must then be the
+ * hardware address and zeros.
  */
 #ifdef SWP_BEFORE_6_6
 #define SWP_GID_IS_MAC true
@@ -143,7 +143,7 @@ static inline struct ib_umem *swp_umem_get(struct ib_device *dev, u64 addr,
 #define SWP_GID_IS_MAC false
 #endif
 
-/* Keeps udev from renaming what an administrator named. */
+/* Keep udev from renaming a device that an administrator has named. */
 static inline void swp_mark_named_by_user(struct ib_device *dev)
 {
 #ifdef SWP_HAVE_MARK_NAMED
@@ -151,7 +151,7 @@ static inline void swp_mark_named_by_user(struct ib_device *dev)
 #endif
 }
 
-/* What lets a socket have addresses that are not this machine's */
+/* Copy the options that let a socket use addresses that are not local. */
 static inline void swp_inet_inherit(struct sock *to, const struct sock *from)
 {
 #ifdef inet_assign_bit
@@ -178,9 +178,8 @@ static inline void swp_sk_hold_net(struct sock *sk)
 #endif
 
 /*
- * The page fragment of the current task must not be used by a socket that
- * sends in softirq context; since 6.2 that has a switch, before it followed
- * from sk_allocation.
+ * A socket that sends in softirq must not use the page fragment of the current
+ * task.  Since 6.2 a flag says so; before, it depended on sk_allocation.
  */
 static inline bool swp_sk_set_task_frag(struct sock *sk, bool use)
 {
@@ -194,9 +193,9 @@ static inline bool swp_sk_set_task_frag(struct sock *sk, bool use)
 }
 
 /*
- * Gives the pages of @it to TCP, by reference; the record ends there if @eor.
- * Never sleeps.  Returns how many octets it took, by which @it has advanced, or
- * an error.  Socket lock held.
+ * Give the pages of @it to TCP by reference; @eor ends the record there.  Never
+ * sleeps.  Returns the octets taken, by which @it has advanced, or an error.
+ * Socket lock held.
  */
 #ifdef SWP_HAVE_SPLICE_PAGES
 static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
@@ -213,7 +212,7 @@ static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
 	return ret;
 }
 #else
-/* Before 6.5 pages go down one by one. */
+/* Before 6.5 TCP takes pages one by one. */
 static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
 {
 	int ret = 0, sent = 0;
@@ -237,7 +236,7 @@ static inline int swp_tcp_push(struct sock *sk, struct iov_iter *it, bool eor)
 }
 #endif
 
-/* Does the core itself tell that a netdev, and with it the port, goes up? */
+/* Does the core itself report that the port goes up with its netdev? */
 #ifdef SWP_HAVE_REPORT_PORT_EVENT
 #define SWP_CORE_REPORTS_PORTS true
 #else
@@ -323,7 +322,7 @@ static int op(struct ib_qp *qp) \
 }
 #endif
 
-/* Where the core allocates counters by the driver's size; we keep ours by id. */
+/* Some cores allocate counters of the driver's size; ours are found by ID. */
 #ifdef SWP_HAVE_COUNTER_INIT
 struct swp_core_counter {
 	struct rdma_counter base;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# Flags for every module of this tree: where its headers are, and what the
-# kernel built against has.  Stable kernels carry backports, so the headers are
-# asked, not the version; compat.h alone looks at the answers.
+# Flags for every module of this tree: the include path, and features of the
+# target kernel.  Stable kernels have backports, so this greps the headers and
+# does not compare versions.  Only compat.h uses the results.
 
 swp-here := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 swp-inc := $(srctree)/include
@@ -26,5 +26,5 @@ ccflags-y += $(call swp-has,\(\*counter_unbind_qp\)\(.*port\),rdma/ib_verbs.h,SW
 ccflags-y += $(call swp-has,\(\*counter_init\),rdma/ib_verbs.h,SWP_HAVE_COUNTER_INIT)
 ccflags-y += $(if $(shell grep -sE -A1 'int \(\*create_cq\)' $(swp-inc)/rdma/ib_verbs.h | grep uverbs_attr_bundle),-DSWP_HAVE_CREATE_CQ_ATTRS)
 ccflags-y += $(call swp-has,sk_under_memory_pressure,net/proto_memory.h,SWP_HAVE_PROTO_MEMORY)
-# What no header tells.
+# This one cannot be found in a header.
 ccflags-y += $(if $(shell [ $(VERSION) -eq 6 ] && [ $(PATCHLEVEL) -lt 6 ] && echo y),-DSWP_BEFORE_6_6)

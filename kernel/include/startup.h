@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * MPA start-up on a TCP connection that is there already, for consumers in the
- * kernel: immediate start-up, or delayed start-up after streaming data (RFC 5044
- * section 7.1.2).  Which end initiates is the consumer's choice and has nothing
- * to do with which end connected; the end that sends the last streaming octet
- * may become the initiator, its peer the responder.
+ * MPA start-up on an existing TCP connection, for consumers in the kernel:
+ * immediate start-up, or delayed start-up after streaming data (RFC 5044
+ * section 7.1.2).  The consumers choose which end initiates, no matter which
+ * end has connected; the end that sends the last streaming octet may become the
+ * initiator, its peer the responder.
  *
  *     s = api->start(&param);             the socket is softwarp's now
- *         ops->request()                  responder: the Request is there
+ *         ops->request()                  responder: the Request has arrived
  *     api->accept(s, ...)                 or api->reject()
- *         ops->done()                     0: the QP is in RTS; else it is over
+ *         ops->done()                     0: the QP is in RTS; else it failed
  *         ops->disconnect()               the peer has closed its direction
  *         ops->closed()                   the stream has ended; the last call
  *     api->put(s)                         gives back the handle
@@ -17,9 +17,10 @@
  * A rejection, sent or received, leaves the stream to the consumers (RFC 5044
  * section 7.1.4.2): rejected() gives the socket back.
  *
- * disconnect() and closed() come after done(0) only.  A connection is closed by
- * ib_modify_qp() to SQD or ERR; destroying the QP ends a start-up as well, with
- * done(-ECONNABORTED).  Policy of the device (its mpa/ directory) applies.
+ * softwarp calls disconnect() and closed() only after done(0).  A consumer
+ * closes a connection by ib_modify_qp() to SQD or ERR.  Destroying the QP ends
+ * a start-up as well, with done(-ECONNABORTED).  The policy of the device (its
+ * mpa/ directory) applies.
  */
 #ifndef SWP_STARTUP_H
 #define SWP_STARTUP_H
@@ -38,37 +39,38 @@ enum swp_startup_role {
 
 /* RFC 6581 section 5: is the initiator to send an explicit RTR? */
 enum swp_startup_p2p {
-	SWP_STARTUP_P2P_POLICY,		/* as the device's policy has it */
+	SWP_STARTUP_P2P_POLICY,		/* as in the device's policy */
 	SWP_STARTUP_P2P_ON,		/* either end may speak first */
 	SWP_STARTUP_P2P_OFF,		/* the initiator's ULP speaks first */
 };
 
-/* What the peer's frame said */
+/* The contents of the peer's frame */
 struct swp_startup_peer {
-	const void *private_data;	/* until the call returns */
+	const void *private_data;	/* valid until the call returns */
 	u16 private_data_len;		/* octets, up to 512 */
-	bool enhanced;			/* the two below are known */
+	bool enhanced;			/* ird and ord are known */
 	u16 ird;			/* as sent: 14 bits, 0x3fff not negotiated */
 	u16 ord;
 };
 
 /*
- * request(), rejected() and done() are called in process context and may sleep, but not
- * destroy the QP.  disconnect() and closed() must not sleep.
+ * request(), rejected() and done() are called in process context; they may
+ * sleep but must not destroy the QP.  disconnect() and closed() must not sleep.
  */
 struct swp_startup_ops {
 	void (*request)(void *ctx, const struct swp_startup_peer *peer);
 	/*
 	 * Start-up ended with a rejection, ours or the peer's; done() follows.
-	 * @sock is the consumer's again, connected, in streaming mode behind the
-	 * Reply.  What came meanwhile waits in it; its callbacks are those it had,
-	 * TCP_NODELAY is on.  Without this op the socket is closed (FIN).
+	 * @sock is the consumer's again, connected, in streaming mode after the
+	 * Reply, with the octets received since.  Its callbacks are restored;
+	 * TCP_NODELAY stays on.  Without this op softwarp closes the socket
+	 * (FIN).
 	 */
 	void (*rejected)(void *ctx, struct socket *sock);
 	/*
-	 * @peer: its Reply or Request, or NULL when there was none
-	 * @status: 0, or why it failed: -ECONNREFUSED rejected, -EPROTO the peer
+	 * @status: 0, or the error: -ECONNREFUSED rejected, -EPROTO the peer
 	 *	broke a rule, -ETIMEDOUT, -ECONNRESET, ...
+	 * @peer: its Reply or Request, or NULL if there was none
 	 */
 	void (*done)(void *ctx, int status,
 		     const struct swp_startup_peer *peer);
@@ -91,8 +93,8 @@ struct swp_startup_param {
 	const void *private_data;
 	u16 private_data_len;
 	/*
-	 * Responder: octets that were read from the socket and follow the last
-	 * one of the streaming data: the beginning of the Request.
+	 * Responder: the beginning of the Request, if the consumer has read it
+	 * from the socket together with the streaming data.
 	 */
 	const void *octets;
 	size_t octets_len;
@@ -100,22 +102,22 @@ struct swp_startup_param {
 	void *ctx;
 };
 
-/* What a device can do for start-up, by its policy and limits of now */
+/* What a device supports for start-up, by its present policy and limits */
 struct swp_startup_caps {
-	u8 revision;			/* highest MPA revision that is offered */
-	u16 private_data;		/* octets that a Request of it may carry */
+	u8 revision;			/* highest MPA revision offered */
+	u16 private_data;		/* octets that its Request may carry */
 	u16 ird, ord;			/* most reads, inbound and outbound */
 	bool extensions;		/* RFC 7306, if the peer has it */
-	const struct net_device *netdev;	/* below it; to compare with */
+	const struct net_device *netdev;	/* below it; only to compare */
 };
 
 /*
- * The entries, to be taken at run time, so that a module which can do without
- * loads without softwarp.ko:
+ * The entries.  Look them up at run time, so that a module that can do without
+ * softwarp.ko also loads without it:
  *
  *     api = symbol_get(swp_startup_api);	keeps softwarp.ko loaded
- *     if (api && api->version == SWP_STARTUP_VERSION && !api->query(dev, &caps))
- *         s = api->start(&param);
+ *     if (api && api->version == SWP_STARTUP_VERSION && !api->query(dev,
+ *         &caps)) s = api->start(&param);
  *     symbol_put(swp_startup_api);
  */
 #define SWP_STARTUP_VERSION	3
@@ -123,55 +125,55 @@ struct swp_startup_caps {
 struct swp_startup_api {
 	u32 version;			/* SWP_STARTUP_VERSION */
 
-	/* -EINVAL: the device is not softwarp's.  Any context. */
+	/* query - any context.  Returns -EINVAL if @dev is not softwarp's. */
 	int (*query)(struct ib_device *dev, struct swp_startup_caps *caps);
 
 	/*
 	 * start - begin start-up on a socket.  Process context.
 	 *
-	 * Takes over param->sock; when it fails the socket stays the caller's, as
-	 * it was but for TCP_NODELAY.  The first call of an op may come before
-	 * this one returns.  Returns a handle with a reference, or an ERR_PTR:
-	 * -EINVAL for parameters that make no sense, -ENOTCONN, -EISCONN when the
-	 * QP has a stream or another start-up, -ENODEV when the device is going
-	 * away, -ENOMEM.
+	 * Takes over param->sock; on failure the socket stays the caller's,
+	 * unchanged except for TCP_NODELAY.  The first op may be called before
+	 * this returns.  Returns a handle with a reference, or an ERR_PTR:
+	 * -EINVAL for invalid parameters, -ENOTCONN, -EISCONN if the QP has a
+	 * stream or another start-up, -ENODEV if the device is being removed,
+	 * -ENOMEM.
 	 */
 	struct swp_startup *(*start)(const struct swp_startup_param *param);
 
 	/*
 	 * accept, reject - answer a Request, once; from request() or later.
-	 * Process context.  Return 0, -ENOTCONN when there is nothing to be
-	 * answered (any more), -EINVAL when the private data are too long: they
-	 * may then be answered again.  The outcome of an acceptance is told by
-	 * done(), and after a rejection done() comes with -ECONNREFUSED, from
-	 * within.
+	 * Process context.  Return 0, -ENOTCONN if there is no Request to
+	 * answer (any more), or -EINVAL if the private data are too long; then
+	 * the caller may try again.  done() reports the result of accept;
+	 * reject itself calls done(-ECONNREFUSED).
 	 */
 	int (*accept)(struct swp_startup *s, const void *private_data, u16 len);
 	int (*reject)(struct swp_startup *s, const void *private_data, u16 len);
 
 	/*
-	 * put - give back the handle; process context, not from an op.  When
-	 * this returns no op is running any more that had begun: after
-	 * done(error) or closed() the consumer may go.  The device waits for it
-	 * when it is removed.
+	 * put - give back the handle; process context, not from an op.  Waits
+	 * for ops that are running: after done(error) or closed(), and then
+	 * put(), the consumer may free what they use.  The removal of the
+	 * device waits for this call.
 	 */
 	void (*put)(struct swp_startup *s);
 
 	/*
-	 * owned_by - a QP that was made on behalf of a user counts as that user's,
-	 * with the limits for users of the device, as long as it is there
-	 * Once for each QP; process context.  Returns 0, -ENOMEM at a limit, and
-	 * then the QP is to be destroyed, -EINVAL for a QP that is a user's already
-	 * or not softwarp's.
+	 * owned_by - charge a QP to the user on whose behalf it was created: it
+	 * counts against the device's limits for users until it is destroyed.
+	 * Call it once per QP; process context.  Returns 0, -ENOMEM at a limit
+	 * (the caller must then destroy the QP), or -EINVAL if the QP is a
+	 * program's or is not softwarp's.
 	 */
 	int (*owned_by)(struct ib_qp *qp, kuid_t uid);
 
 	/*
-	 * prompt - the consumer posts to this QP, and polls its queues, with
-	 * interrupts on, and takes their events wherever they are raised:
-	 * with softirqs off, possibly from within ib_post_send()
-	 * The queues are not of ib_alloc_cq(), and only such QPs have them.
-	 * Before anything is posted.  -EINVAL: not softwarp's, or not such a QP
+	 * prompt - the consumer promises: it posts to this QP, and polls its
+	 * CQs, only with interrupts enabled; and it handles CQ events wherever
+	 * they are raised, that is with softirqs off, possibly from within
+	 * ib_post_send().  The CQs must not be of ib_alloc_cq(), and all QPs on
+	 * them must be prompt.  Call it before anything is posted.  Returns
+	 * -EINVAL if the QP is not softwarp's, or not of this kind.
 	 */
 	int (*prompt)(struct ib_qp *qp);
 };

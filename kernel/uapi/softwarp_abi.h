@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
 /*
- * The contract between softwarp.ko and its libibverbs provider.
+ * The ABI between softwarp.ko and its libibverbs provider.
  *
- * Everything here is host byte order and has fixed width and explicit padding,
- * so that 32- and 64-bit programs see the same layout.  Structures only grow at
- * their end; a change that an old partner cannot ignore raises SWP_ABI_VERSION.
+ * Everything here is in host byte order and has fixed width and explicit
+ * padding, so that 32- and 64-bit programs see the same layout.  Structures
+ * only grow at their end; a change that an old partner cannot ignore raises
+ * SWP_ABI_VERSION.
  *
  * Queues are rings in memory shared with user space.  A ring begins with a
- * struct swp_ring_ctrl; its elements follow at SWP_RING_DATA_OFF.
- * Indices are free running 32-bit counters; the slot of index i is
- * i & (entries - 1), entries being a power of two.  The kernel treats every
- * word of a ring as hostile: it reads each once and checks its copy.
+ * struct swp_ring_ctrl; its elements follow at SWP_RING_DATA_OFF.  Indices are
+ * free running 32-bit counters; index i is in slot i & (entries - 1), and
+ * entries is a power of two.  The kernel does not trust the contents of a ring:
+ * it reads each word once and checks its copy.
  */
 #ifndef SOFTWARP_ABI_H
 #define SOFTWARP_ABI_H
 
 #include <linux/types.h>
 
-/* 'SWRP': far above the in-tree enum, so it cannot collide with its growth. */
+/* 'SWRP': far above enum rdma_driver_id, so that new values do not collide. */
 #define SWP_DRIVER_ID		0x53575250U
 
 /* ib_device_ops.uverbs_abi_ver; libibverbs compares it when matching. */
@@ -51,9 +52,9 @@ struct swp_create_cq_resp {
 };
 
 /*
- * The CQEs that were not consumed are in the new ring from index 0 on, and its
- * cons is 0; nothing is written to the old one any more.  Until the command
- * returns the program must neither poll nor arm.
+ * The new ring has the unconsumed CQEs from index 0 on, and its cons is 0.  The
+ * kernel writes nothing to the old ring any more.  The program must neither
+ * poll nor arm until the command returns.
  */
 struct swp_resize_cq_resp {
 	__aligned_u64 ring_key;
@@ -84,17 +85,16 @@ struct swp_create_srq_resp {
 };
 
 /*
- * modify_srq that sets max_wr.  The command has no response, so this says where
- * the kernel is to write one.  The RQEs that were not taken are in the new ring
- * under the indices that they had; its prod and cons are those of the old one,
- * which the kernel does not look at any more.  Until the command returns the
- * program must not post.
+ * modify_srq that sets max_wr.  The command has no response, so this has the
+ * address where the kernel writes one.  The new ring has the pending RQEs under
+ * their old indices, and prod and cons of the old ring, which the kernel does
+ * not read any more.  The program must not post until the command returns.
  */
 struct swp_modify_srq_req {
 	__aligned_u64 resp_addr; /* of a struct swp_modify_srq_resp */
 };
 
-/* Written before anything changes: it counts only if the command succeeds. */
+/* Written before anything changes: valid only if the command succeeds. */
 struct swp_modify_srq_resp {
 	__aligned_u64 ring_key;	/* mmap offset of the new ring */
 	__u32 ring_bytes;	/* mmap length, a multiple of the page size */
@@ -106,19 +106,19 @@ struct swp_modify_srq_resp {
 /* Rings ------------------------------------------------------------------- */
 
 /*
- * The beginning of a ring.  Each side writes its own cache line only, but for
- * the words said to be set by one side and cleared by the other.
+ * The beginning of a ring.  Each side writes its own cache lines only, except
+ * for arm, which one side sets and the other clears.
  *
  * SQ: user space fills SQEs, then stores prod (release), executes a full
  * barrier and loads kick.  If kick is non-zero the transmitter sleeps (or the
  * QP is in the error state) and user space rings the doorbell: an empty
- * POST_SEND command.  Otherwise the running transmitter picks the SQEs up.
+ * POST_SEND command.  Otherwise the running transmitter finds the SQEs.
  *
  * RQ: user space fills RQEs and stores prod (release), then executes a full
  * barrier and loads kick, which is non-zero only in the error state, where the
- * same doorbell makes the kernel flush what was posted.
+ * same doorbell makes the kernel flush the posted RQEs.
  *
- * A shared receive queue is the same; its kick stays 0.
+ * A shared receive queue works in the same way; its kick stays 0.
  *
  * A slot may be reused once cons has passed it.
  *
@@ -157,18 +157,18 @@ enum swp_opcode {
 	SWP_OP_READ		= 1,
 	SWP_OP_SEND		= 2,
 	SWP_OP_SEND_INV		= 3,
-	SWP_OP_LOCAL_INV	= 4,	/* imm_inv: our own */
+	SWP_OP_LOCAL_INV	= 4,	/* imm_inv: local STag to invalidate */
 	SWP_OP_BIND_MW		= 5,	/* see struct swp_bind */
 	SWP_OP_FETCH_ADD	= 6,	/* see struct swp_operands */
 	SWP_OP_CMP_SWAP		= 7,
 	SWP_OP_WRITE_IMM	= 8,	/* imm_inv: the immediate data */
-	SWP_OP_SEND_IMM		= 9,	/* the same; no data but that */
-	/* user space may post the above only */
+	SWP_OP_SEND_IMM		= 9,	/* the same, without other data */
+	/* user space may post only the above */
 	SWP_OP_USER_MAX		= SWP_OP_SEND_IMM,
 	SWP_OP_RECV		= 16,	/* in CQEs */
-	SWP_OP_RECV_IMM		= 17,	/* in CQEs: behind a WRITE_IMM */
+	SWP_OP_RECV_IMM		= 17,	/* in CQEs: after a WRITE_IMM */
 	SWP_OP_REG_MR		= 32,	/* kernel consumers */
-	SWP_OP_READ_INV		= 33,	/* imm_inv: our own, invalidated then */
+	SWP_OP_READ_INV		= 33,	/* imm_inv: as LOCAL_INV, afterwards */
 };
 
 enum swp_wqe_flags {
@@ -189,15 +189,15 @@ struct swp_sqe {
 	__u32 rkey;		/* WRITE, READ, ...: the peer's STag */
 	/*
 	 * SEND_INV: STag to invalidate at the peer.  *_IMM: the immediate data,
-	 * four octets as they are to be sent.
+	 * four octets in wire order.
 	 */
 	__u32 imm_inv;
 };
 
 /*
- * FETCH_ADD and CMP_SWAP have one SGE, of eight octets, for the value that was
- * there before, and this behind it.  The value is in the byte order of the host
- * whose memory it is in.
+ * FETCH_ADD and CMP_SWAP have one SGE, of eight octets, for the value before
+ * the operation, and then this structure.  Each host stores the value in its
+ * own byte order.
  */
 struct swp_operands {
 	__aligned_u64 data;	/* FETCH_ADD: to add; CMP_SWAP: to store */
@@ -205,9 +205,9 @@ struct swp_operands {
 };
 
 /*
- * BIND_MW has this in the place of its SGEs, of which it has none.  The window
- * is the one that rkey belongs to, which becomes its new STag: the index as it
- * was, any key.
+ * BIND_MW has no SGEs; it has this in their place.  The index part of rkey
+ * names the window, and rkey becomes its new STag; the key part may have any
+ * value.
  */
 struct swp_bind {
 	__aligned_u64 addr;	/* in the region */
@@ -230,10 +230,10 @@ enum swp_cqe_flags {
 };
 
 /*
- * The CQE with index i (counted from 0 for the life of the CQ) is valid when
+ * The CQE with index i (counted from 0 for the life of the ring) is valid when
  * gen equals (__u16)(i / entries + 1); the kernel stores gen last, with release
- * semantics.  So a poller only touches the line of the CQE it waits for.
- * status holds the number of enum ib_wc_status (enum ibv_wc_status).
+ * semantics.  So a poller reads only the cache line of the CQE that it waits
+ * for.  status is a value of enum ib_wc_status (enum ibv_wc_status).
  */
 struct swp_cqe {
 	__aligned_u64 wr_id;
@@ -253,7 +253,7 @@ struct swp_cqe {
 
 /*
  * vendor_err of a failed completion: the error as a Terminate would carry it
- * (RFC 5040 section 4.8), bit 31 set, bit 30 set when the peer reported it.
+ * (RFC 5040 section 4.8), with bit 31 set, and bit 30 if the peer reported it.
  */
 #define SWP_VENDOR_ERR(layer, etype, code) \
 	(0x80000000U | ((layer) & 0xfU) << 12 | ((etype) & 0xfU) << 8 | \
