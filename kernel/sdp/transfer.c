@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Messages between a link's queue pair and its socket, see link.h. */
-#include <linux/highmem.h>
 #include <linux/slab.h>
 #include <net/sock.h>
 
@@ -738,7 +737,9 @@ static int hand_over_quietly(struct sdp_link *link, struct sdp_tx *tx,
 	for (i = 0; i < tx->pieces; i++) {
 		struct sdp_piece *p = &tx->piece[i];
 
-		memcpy_from_page(octets + sge.length, p->page, p->off, p->len);
+		/* the page may be a compound one, which memcpy_from_page() refuses */
+		memcpy(octets + sge.length, page_address(p->page) + p->off,
+		       p->len);
 		sge.length += p->len;
 		put_page(p->page);
 	}
