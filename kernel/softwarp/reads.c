@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The queues of reads and atomics that are in progress: those of the peer, which
- * wait for our response, and our own, which wait for the peer's.  What start-up
- * agreed upon is a limit; memory is taken for as many as there are at a time.
+ * The queues of reads and atomics in progress: those of the peer, which wait
+ * for our response, and our own, which wait for the peer's.  The IRD and ORD
+ * that MPA start-up negotiated are limits; the rings grow as far as they are
+ * used.
  *
- * Rings are powers of two, so that their free running indices may wrap.  All of
- * this runs with the socket lock held, or before the engines do.
+ * Ring sizes are powers of two, so that their free running indices may wrap.
+ * The functions run with the socket lock held, or while no engine can run.
  */
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "reads.h"
 
-/* Entries of a ring when it is made */
+/* Entries of a new ring */
 #define SWP_READS_MIN	4
 
-/* In any context, to the account of the program whose QP it is. */
+/* Any context; a user QP's memory is charged to the memcg of its creator. */
 void *swp_qp_alloc(struct swp_qp *qp, size_t size)
 {
 	struct mem_cgroup *old = set_active_memcg(qp->memcg);
@@ -27,7 +28,7 @@ void *swp_qp_alloc(struct swp_qp *qp, size_t size)
 	return p;
 }
 
-/* A ring of twice the size; every entry of the old one is in use. */
+/* Doubles the size of a ring whose entries are all in use. */
 static bool grow(struct swp_qp *qp, void **ring, u32 *size, u32 cons,
 		 size_t stride)
 {
@@ -66,7 +67,7 @@ static bool grow_oreads(struct swp_qp *qp)
 	return ok;
 }
 
-/* @ird, @ord: what was agreed; a Read RTR has its place in it.  0 or -ENOMEM. */
+/* @ird, @ord: negotiated; @ord is at least 1 for a Read RTR.  0 or -ENOMEM. */
 int swp_reads_init(struct swp_qp *qp, u16 ird, u16 ord)
 {
 	if (ird && !qp->iread && !grow_irq(qp))
@@ -91,8 +92,8 @@ void swp_reads_free(struct swp_qp *qp)
 }
 
 /*
- * Is there memory for one more request of the peer, if it may issue one?  To be
- * asked before anything is taken from the stream.
+ * Is there memory for one more request of the peer, if it may issue one?  Check
+ * this before taking anything from the stream.
  */
 bool swp_iread_grow(struct swp_qp *qp)
 {
@@ -101,8 +102,8 @@ bool swp_iread_grow(struct swp_qp *qp)
 }
 
 /*
- * Is there a place for one more request of ours, with @num_sge parts?  False: it
- * waits for a response, or, with tx.no_mem set, for memory.
+ * Is there a place for one more request of ours, with @num_sge SGEs?  False: it
+ * waits for a response or, if tx.no_mem is set, for memory.
  */
 bool swp_oread_room(struct swp_qp *qp, u32 num_sge)
 {
@@ -117,7 +118,7 @@ bool swp_oread_room(struct swp_qp *qp, u32 num_sge)
 	o = swp_oread(qp, qp->oread_prod);
 	if (num_sge <= 1 || o->more)
 		return true;
-	/* the number is the program's to change: enough for any that passes */
+	/* a program can change num_sge later: allocate for the maximum */
 	o->more = swp_qp_alloc(qp, qp->max_send_sge * sizeof(*o->more));
 	if (o->more)
 		return true;
@@ -126,7 +127,7 @@ no_mem:
 	return false;
 }
 
-/* The oldest request of ours has its response. */
+/* The response to our oldest request is complete. */
 void swp_oread_done(struct swp_qp *qp)
 {
 	struct swp_oread *o = swp_oread(qp, qp->oread_cons++);

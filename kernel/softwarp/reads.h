@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reads and atomics in progress: those of the peer, and ours.  All of it under the
- * socket lock, but for init and free.
+ * Reads and atomics in progress: those of the peer, and ours.  The socket lock
+ * protects all of it, except in init and free.
  */
 #ifndef SWP_READS_H
 #define SWP_READS_H
@@ -30,8 +30,8 @@ struct swp_oread {
 	u16 num_sge;
 	u16 sge_i;		/* placement position */
 	u32 sge_off;
-	struct swp_sge one;	/* the list, when it has one part */
-	struct swp_sge *more;	/* ... and when it has more, see swp_oread_room() */
+	struct swp_sge one;	/* the list if it has one SGE */
+	struct swp_sge *more;	/* ... or more, see swp_oread_room() */
 };
 
 int swp_reads_init(struct swp_qp *qp, u16 ird, u16 ord);

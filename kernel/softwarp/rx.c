@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The receive engine: checks the CRC of an FPDU that rx_stream.c has found, and
- * places its payload straight from the socket's buffers into registered memory,
- * one copy, in the context in which TCP delivers: softirq, or a process giving
- * back the socket lock.
+ * copies its payload once, from the socket's buffers into registered memory.
+ * It runs in the context in which TCP delivers: softirq, or a process that
+ * releases the socket lock.
  */
 #include <linux/mm.h>
 
@@ -13,10 +13,10 @@
 #include "trace.h"
 #include "proto/mpa.h"
 
-/* One FPDU that is being worked on, for the Terminate that it may earn */
+/* The current FPDU; a Terminate may need its headers */
 struct rx_fpdu {
 	struct swp_cur payload;
-	u8 hdr[SWP_MAX_HDR];	/* with a Read Request's own */
+	u8 hdr[SWP_MAX_HDR];	/* with the header of a Read Request */
 	u32 hdr_avail;		/* octets of hdr that are valid */
 	u32 ulpdu;
 	struct swp_seg seg;
@@ -41,14 +41,14 @@ static int reject(struct swp_qp *qp, const struct rx_fpdu *f,
 
 static bool rqe_posted(const struct swp_qp *qp)
 {
-	/* only a first look, take_rqe() is the one that counts */
+	/* not a final check, take_rqe() does that */
 	if (qp->srq)
 		return swp_srq_posted(qp->srq);
 	return qp->rq.entries &&
 	       READ_ONCE(swp_ring_ctrl(&qp->rq)->prod) != qp->rq_cons;
 }
 
-/* Is a response of this kind the next that we wait for? */
+/* Is a response of this kind the next one due? */
 static bool awaits(const struct swp_qp *qp, bool atomic)
 {
 	return qp->oread_cons != qp->oread_prod &&
@@ -56,8 +56,8 @@ static bool awaits(const struct swp_qp *qp, bool atomic)
 }
 
 /*
- * RFC 5041 section 7 for untagged segments: does the sequence fit, and is there
- * a buffer?  That is DDP's to know, before RDMAP has a look at its octet.
+ * RFC 5041 section 7 for untagged segments: are MSN and MO right, and is there
+ * a buffer?  DDP checks this before RDMAP looks at its own control octet.
  */
 static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 {
@@ -80,7 +80,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 		buffer = awaits(qp, true);
 		break;
 	default:
-		buffer = true;	/* the one that every stream has */
+		buffer = true;	/* every stream has one for a Terminate */
 		break;
 	}
 	if (s->msn != rx->msn[s->qn])
@@ -94,7 +94,7 @@ static int ddp_untagged(struct swp_qp *qp, struct rx_fpdu *f)
 	return reject(qp, f, fault);
 }
 
-/* Our own memory is not what the consumer said it is: RFC 5041 section 7.2 */
+/* The consumer's own memory is not valid: RFC 5041 section 7.2 */
 static int local_catastrophe(struct swp_qp *qp)
 {
 	swp_qp_assert_owned(qp);
@@ -116,8 +116,8 @@ static void place(struct swp_mr *mr, u64 addr, struct swp_cur *c, u32 len)
 }
 
 /*
- * Places @len octets into a scatter list at the position (*i, *off) and moves
- * it on.  -ERANGE: the list is too short; -EFAULT: an SGE is not allowed.
+ * Places @len octets into a scatter list and advances the position (*i, *off).
+ * -ERANGE: the list is too short; -EFAULT: an SGE is not allowed.
  */
 static int place_sges(struct swp_qp *qp, const struct swp_sge *sge, u32 num,
 		      u16 *i, u32 *off, struct swp_cur *c, u32 len)
@@ -147,10 +147,10 @@ static int place_sges(struct swp_qp *qp, const struct swp_sge *sge, u32 num,
 /* RDMA Write ---------------------------------------------------------------*/
 
 /*
- * Programs wait for a Write by watching the last octet of it, or the last word,
- * and take it that everything before is there, as with hardware it is.  memcpy()
- * may be a string instruction, whose stores come in any order, so the end is a
- * store of its own: of up to eight octets, as its alignment allows.
+ * Programs wait for a Write by polling its last octet or word, and expect that
+ * everything before is in place, as it is with hardware.  memcpy() may be a
+ * string instruction, whose stores can be in any order.  So store the end
+ * separately: up to eight octets, as the alignment allows.
  */
 static void place_end(struct swp_mr *mr, u64 addr, struct swp_cur *c, u32 len)
 {
@@ -170,7 +170,7 @@ static void place_end(struct swp_mr *mr, u64 addr, struct swp_cur *c, u32 len)
 		size /= 2;
 	place(mr, addr, c, len - size);
 	swp_cur_copy(c, &v, size);
-	/* pairs with whatever the program has between the end and the rest */
+	/* pairs with the program's barrier between end and rest */
 	smp_wmb();
 	dst = page_address(page) + off + 1 - size;
 	switch (size) {
@@ -243,8 +243,8 @@ static int take_rqe(struct swp_qp *qp)
 }
 
 /*
- * The handler may post and poll.  What it sends is sent behind all that has come,
- * see swp_qp_posted().
+ * The handler may post and poll.  The transmit engine sends what it posts after
+ * all received octets are handled, see swp_qp_posted().
  */
 static void notify(struct swp_qp *qp, struct swp_cqe *cqe)
 {
@@ -318,7 +318,7 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	} else if (s->opcode != rx->opcode) {
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	}
-	/* RFC 5041 section 7.1: before anything is placed */
+	/* RFC 5041 section 7.1: check before placing anything */
 	if (s->payload > rx->space - rx->mo)
 		return fail_recv(qp, f, IB_WC_LOC_LEN_ERR,
 				 SWP_FAULT_DDP_TOO_LONG);
@@ -336,7 +336,7 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	    s->opcode == SWP_RDMAP_SEND_SE_INV) {
 		ret = swp_mr_remote_inv(qp, s->stag);
 		if (ret) {
-			/* the code is in both tables of RFC 5040 Figure 9 */
+			/* RFC 5040 Figure 9 has this code in both tables */
 			ret = reject(qp, f, ret == -EPERM ?
 				     SWP_FAULT_RDMAP_CANT_INVALIDATE :
 				     SWP_FAULT_RDMAP_OP_STAG);
@@ -350,7 +350,7 @@ static int rx_send(struct swp_qp *qp, struct rx_fpdu *f)
 	return 0;
 }
 
-/* RFC 7306 section 6: a receive buffer is spent, and nothing put in it. */
+/* RFC 7306 section 6: it uses a receive, but places nothing in its buffer. */
 static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 {
 	const struct swp_seg *s = &f->seg;
@@ -394,7 +394,7 @@ static int rx_imm(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* RDMA Read ----------------------------------------------------------------*/
 
-/* The memory for a response is not what the consumer said it is. */
+/* The consumer's memory for a response is not valid. */
 static int fail_request(struct swp_qp *qp, struct swp_slot *slot)
 {
 	int ret;
@@ -514,7 +514,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 	if (!awaits(qp, false))
 		return reject(qp, f, SWP_FAULT_RDMAP_OPCODE);
 	o = swp_oread(qp, qp->oread_cons);
-	/* RFC 5040 section 5.2.2 allows these checks, and they cost nothing */
+	/* RFC 5040 section 5.2.2 allows these checks, which are cheap */
 	if (s->payload && s->stag != o->sink_stag)
 		return reject(qp, f, SWP_FAULT_DDP_INVALID_STAG);
 	if (s->payload > o->size - o->done ||
@@ -541,7 +541,7 @@ static int rx_read_resp(struct swp_qp *qp, struct rx_fpdu *f)
 
 /* Terminate ----------------------------------------------------------------*/
 
-/* The read with this MSN; U32_MAX when it is not outstanding */
+/* The slot of the read with this MSN; U32_MAX if it is not outstanding */
 static u32 read_of_msn(const struct swp_qp *qp, u32 msn)
 {
 	u32 n = qp->oread_prod - qp->oread_cons;
@@ -553,8 +553,8 @@ static u32 read_of_msn(const struct swp_qp *qp, u32 msn)
 }
 
 /*
- * The request whose segment the peer complains about; the oldest that is not
- * complete when it names none.  U32_MAX: complete already, or none of ours.
+ * The request that the peer's Terminate refers to, or the oldest incomplete one
+ * if the Terminate has no headers.  U32_MAX: it is complete, or not found.
  */
 static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 		  bool read)
@@ -585,7 +585,7 @@ static u32 blamed(const struct swp_qp *qp, const struct swp_seg *seg,
 	return U32_MAX;
 }
 
-/* The request that the peer complains about gets a status that says so. */
+/* Set the status of the request that the peer's Terminate refers to. */
 static void blame(struct swp_qp *qp, const struct swp_term *t,
 		  const struct swp_seg *seg, bool read)
 {
@@ -600,7 +600,7 @@ static void blame(struct swp_qp *qp, const struct swp_term *t,
 	swp_qp_assert_owned(qp);
 	if (!qp->sq.entries)
 		return;
-	/* RDMAP protects the data source of reads */
+	/* RDMAP reports protection errors at the data source of reads */
 	if (t->layer == SWP_LAYER_RDMAP && t->etype == SWP_RDMAP_ET_PROT)
 		read = true;
 	i = blamed(qp, seg, read);
@@ -625,7 +625,7 @@ static int rx_terminate(struct swp_qp *qp, struct rx_fpdu *f)
 
 	swp_qp_assert_owned(qp);
 	swp_cur_copy(&f->payload, buf, len);
-	/* RFC 5040 section 5.4: an invalid one is an error like others */
+	/* RFC 5040 section 5.4: handle an invalid one like other errors */
 	if (!s->last || swp_term_decode(buf, len, &t, &msn, &rreq))
 		return reject(qp, f, SWP_FAULT_RDMAP_UNSPECIFIED);
 	swp_stat_terminate(qp->dev, false, swp_fault_of(&t));
@@ -656,8 +656,8 @@ static bool crc_ok(struct swp_cur c, u32 covered)
 }
 
 /*
- * A zero-length Send is the only RTR that would be seen above.  It takes its
- * MSN and, as RFC 6581 section 4.4.2 wants it, neither receive nor completion.
+ * A zero-length Send is the only RTR that the ULP could notice.  It consumes an
+ * MSN, but by RFC 6581 section 4.4.2 no receive, and has no completion.
  */
 static bool is_rtr_send(const struct swp_qp *qp, const struct swp_seg *s)
 {
@@ -686,7 +686,7 @@ int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 
 	swp_qp_assert_owned(qp);
 	first = qp->tx.fenced;
-	/* RFC 5044 section 7.1.2: MPA has found a good FPDU of the initiator */
+	/* RFC 5044 section 7.1.2: the initiator's first valid FPDU */
 	if (unlikely(first))
 		qp->tx.fenced = false;
 	swp_cur_skip(&c, SWP_MPA_LEN);
@@ -716,9 +716,9 @@ int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 	qp->tx.streak = 0;
 
 	/*
-	 * DDP does not mix segments of other messages into a message (RFC 5041
-	 * section 5.3): once a Send has begun, only its own segments may
-	 * follow.  Those of another Send fail by their MSN.
+	 * DDP does not mix the segments of different messages (RFC 5041 section
+	 * 5.3): once a Send has begun, only its own segments may follow.  The
+	 * MSN check catches those of another Send.
 	 */
 	if (qp->rx.in_msg && (f.seg.tagged || f.seg.qn == SWP_QN_READ_REQ ||
 			      f.seg.qn == SWP_QN_ATOMIC_RESP))

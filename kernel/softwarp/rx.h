@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The receive engine.  All of it under the socket lock.
+ * The receive engine.  The socket lock protects all of it.
  */
 #ifndef SWP_RX_H
 #define SWP_RX_H
@@ -13,44 +13,44 @@ struct swp_qp;
 
 struct swp_rx {
 	bool running;
-	bool swallow;		/* stream is dead: eat what comes */
-	bool starved;		/* no memory for the side buffer; work will retry */
-	bool moved;		/* rx_work has the next look, and takes what comes ... */
-	unsigned long moved_at;	/* ... since then, jiffies; not for long */
-	bool posted;		/* a completion handler did; the engine is due */
-	int notifies;		/* the processor on which one runs, or -1; its own */
-	int cpu;		/* where a process posted the last receive, or -1; no lock */
+	bool swallow;		/* the stream is dead: discard what arrives */
+	bool starved;		/* no memory; tx_work will retry */
+	bool moved;		/* rx_work receives instead of softirq ... */
+	unsigned long moved_at;	/* ... since then, jiffies */
+	bool posted;		/* a handler posted: run the transmit engine */
+	int notifies;		/* CPU that runs a completion handler, or -1 */
+	int cpu;		/* last receive posted here, or -1; no lock */
 	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */
 	bool in_write;		/* a Write has begun and not ended */
 	bool after_write;	/* the last message was a Write */
-	u32 write_len;		/* of that one, octets so far */
+	u32 write_len;		/* octets of that Write so far */
 	/* Send being received */
 	bool in_msg;
 	u8 opcode;
 	u32 mo;
-	u32 space;		/* octets its buffer takes */
+	u32 space;		/* octets that fit into its buffer */
 	u64 wr_id;
 	u16 sge_i;
 	u32 sge_off;
 	u32 num_sge;
 	struct swp_sge sge[SWP_MAX_SGE];
-	/* FPDU that spans skbs, put together here */
+	/* side buffer: an FPDU that spans skbs is assembled here */
 	u8 *asm_buf;
 	u32 asm_size;
 	u32 asm_len;
-	/* with markers all FPDUs are, without them; positions as above */
-	u32 stream;		/* of the next octet to come */
+	/* with markers: all FPDUs are; positions as in proto/fpdu.h */
+	u32 stream;		/* of the next octet to arrive */
 	u32 head;		/* of ULPDU_Length of the FPDU in asm_buf */
-	u32 end;		/* behind the last FPDU that was whole */
-	u32 crc;		/* of what came of it, markers included */
+	u32 end;		/* behind the last complete FPDU */
+	u32 crc;		/* of its octets so far, markers included */
 	u8 marker[SWP_MARKER_LEN];
-	bool marker_bad;	/* one in it disagrees */
+	bool marker_bad;	/* a marker in the FPDU is wrong */
 };
 
 /*
- * rx_stream.c: what has come; so many octets of it, and then some of the same
- * buffer of TCP's: true if there may be more; all, with a buffer of @size octets
- * for it
+ * rx_stream.c.  swp_rx_run() receives all octets that TCP has.  swp_rx_some()
+ * stops after @octets, at the end of an skb, and returns true if there may be
+ * more.  swp_rx_feed() receives all and takes over @buf as side buffer.
  */
 void swp_rx_run(struct swp_qp *qp);
 bool swp_rx_some(struct swp_qp *qp, size_t octets);
@@ -59,15 +59,15 @@ void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
 struct swp_cur;
 
 /*
- * rx.c: one FPDU, and one that MPA has found good; the cursor is at ULPDU_Length.
- * Return < 0 when the stream has failed.
+ * rx.c: one FPDU; and one whose CRC and markers are checked.  The cursor is at
+ * ULPDU_Length.  Both return < 0 when the stream has failed.
  */
 int swp_rx_fpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu);
 int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu);
-/* rx.c: MPA itself is at its end: nothing behind this is passed up. */
+/* rx.c: a CRC or a marker is wrong: MPA passes nothing more up. */
 int swp_rx_mpa_error(struct swp_qp *qp, enum swp_fault fault);
 
-/* Has an FPDU begun to come that is not whole? */
+/* Has a part of an FPDU arrived? */
 static inline bool swp_rx_unfinished(const struct swp_rx *rx)
 {
 	return rx->asm_len || rx->stream != rx->end;

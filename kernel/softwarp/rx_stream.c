@@ -2,10 +2,10 @@
 /*
  * Finds FPDUs in the TCP stream, with markers or without, for rx.c.
  *
- * Only whole FPDUs are looked into, so nothing is placed before its CRC was
- * checked and no state but "octets of an unfinished FPDU" survives between
- * calls.  An FPDU that spans skbs - a peer that does not align, a changed path
- * MTU - is put together in a side buffer first.
+ * It passes on only complete FPDUs, so no octet is placed before its CRC is
+ * checked, and the only state between calls is the unfinished FPDU.  An FPDU
+ * that spans skbs (the peer does not align, or the path MTU has changed) is
+ * assembled in a side buffer first.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -16,8 +16,8 @@
 #include "skbcur.h"
 
 /*
- * @need: octets that are here, not those that the peer has announced; who sends
- * three of 64 KiB does not make us keep as much.
+ * @need: octets that have arrived, not those that the peer has announced: three
+ * octets of a 64 KiB FPDU must not make us allocate 64 KiB.
  */
 static bool grow_asm(struct swp_qp *qp, u32 need)
 {
@@ -38,7 +38,7 @@ static bool grow_asm(struct swp_qp *qp, u32 need)
 	return true;
 }
 
-/* The next FPDU may be long in coming: an idle stream has no side buffer. */
+/* An idle stream keeps no side buffer: it may be long until the next FPDU. */
 static void drop_asm(struct swp_rx *rx)
 {
 	kvfree(rx->asm_buf);
@@ -47,8 +47,8 @@ static void drop_asm(struct swp_rx *rx)
 }
 
 /*
- * Adds octets to the FPDU in the side buffer; when it is whole, handles it.
- * Returns octets taken, < 0 on error.
+ * Adds octets to the FPDU in the side buffer; handles the FPDU when it is
+ * complete.  Returns the number of octets taken, < 0 on error.
  */
 static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 {
@@ -68,10 +68,10 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 		}
 		n = min(want - rx->asm_len, avail - taken);
 		need = rx->asm_len + n;
-		/* what comes behind the length belongs to it, most likely */
+		/* the octets behind the length most likely belong to it, too */
 		if (want == SWP_MPA_LEN)
 			need = min(rx->asm_len + avail - taken, 2048U);
-		/* what was taken before is taken */
+		/* report the octets taken before as taken */
 		if (!grow_asm(qp, need))
 			return taken ? (int)taken : -ENOMEM;
 		swp_cur_copy(c, rx->asm_buf + rx->asm_len, n);
@@ -90,7 +90,7 @@ static int assemble(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 	return taken;
 }
 
-/* What was not taken stays with TCP; a retry is due. */
+/* TCP keeps the octets not taken; schedule a retry. */
 static void starve(read_descriptor_t *desc)
 {
 	struct swp_qp *qp = desc->arg.data;
@@ -98,7 +98,7 @@ static void starve(read_descriptor_t *desc)
 	swp_qp_assert_owned(qp);
 	desc->count = 0;
 	qp->rx.starved = true;
-	/* what is short may be the program's share, for as long as it likes */
+	/* the limit may be the program's memcg, and so last for any time */
 	swp_qp_kick_later(qp);
 }
 
@@ -134,7 +134,7 @@ static int rx_skb(read_descriptor_t *desc, struct sk_buff *skb,
 			goto split;
 		ret = swp_rx_fpdu(qp, c, ulpdu);
 		if (ret < 0)
-			return len;	/* the stream has failed: rest is void */
+			return len;	/* the stream failed: drop the rest */
 		swp_cur_skip(&c, fpdu);
 		pos += fpdu;
 		continue;
@@ -152,15 +152,16 @@ split:
 }
 
 /*
- * With markers every FPDU is put together without them in the side buffer, with
- * its CRC computed on the way.  Markers are for receivers that have to find an
- * FPDU in the midst of a stream; here they are checked and thrown away.
+ * With markers, every FPDU is assembled without them in the side buffer, and
+ * its CRC is computed meanwhile.  Markers are for receivers that have to find
+ * an FPDU in the middle of a stream; this one only checks and discards them.
  */
 
 /*
- * RFC 5044 section 8: a marker and the lengths so far disagree on where the FPDU
- * begins.  A CRC that is wrong, too, is the better reason: then the octets are
- * not what the peer sent.
+ * RFC 5044 section 8: it is an error if a marker and the lengths so far
+ * disagree on where the FPDU begins.  With CRC, check the CRC first: if it is
+ * wrong, too, report that, because then the octets are not those that the peer
+ * sent.
  */
 static int got_marker(struct swp_qp *qp)
 {
@@ -171,7 +172,7 @@ static int got_marker(struct swp_qp *qp)
 	swp_qp_assert_owned(qp);
 	if (qp->sp.crc)
 		rx->crc = swp_crc32c(rx->crc, rx->marker, SWP_MARKER_LEN);
-	/* the two low bits count as zero, the first two octets do not count */
+	/* take the two low bits as zero; ignore the first two octets */
 	if (((rx->marker[2] << 8 | rx->marker[3]) & ~3) == want)
 		return 0;
 	rx->marker_bad = true;
@@ -200,7 +201,7 @@ static int got_marked(struct swp_qp *qp, u32 ulpdu)
 	return swp_rx_ulpdu(qp, flat, ulpdu);
 }
 
-/* Takes some octets, all of the same kind.  Their number, or < 0 on error. */
+/* Takes octets, all of one kind.  Returns their number, or < 0 on error. */
 static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 {
 	struct swp_rx *rx = &qp->rx;
@@ -229,7 +230,7 @@ static int take_marked(struct swp_qp *qp, struct swp_cur *c, u32 avail)
 		if (rx->asm_len >= stop)
 			stop = len;
 	}
-	/* the gaps between markers are many, and should not grow it each */
+	/* grow it for all of @avail, not again between every two markers */
 	if (!grow_asm(qp, min(max(stop, len), rx->asm_len + avail)))
 		return -ENOMEM;
 	n = min3(stop - rx->asm_len, avail, swp_marker_gap(rx->stream));
@@ -270,7 +271,7 @@ static int rx_marked(read_descriptor_t *desc, struct sk_buff *skb,
 	return len;
 }
 
-/* A side buffer that was allocated where sleeping is allowed; takes it over. */
+/* Takes over a side buffer that a caller that may sleep has allocated. */
 void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
 {
 	struct swp_rx *rx = &qp->rx;
@@ -287,7 +288,7 @@ void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size)
 	swp_rx_run(qp);
 }
 
-/* tcp_read_sock() goes on for as long as desc->count says. */
+/* tcp_read_sock() continues until desc->count is 0. */
 static int rx_actor(read_descriptor_t *desc, struct sk_buff *skb,
 		    unsigned int off, size_t len)
 {
@@ -320,7 +321,7 @@ bool swp_rx_some(struct swp_qp *qp, size_t octets)
 		rx->posted = false;
 		swp_tx_run(qp);
 	}
-	/* behind a shortage there is a retry */
+	/* without memory the retry continues */
 	return !desc.count && !rx->starved;
 }
 

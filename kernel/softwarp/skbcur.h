@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A cursor over received octets: an skb's linear part, its fragments and its
- * fragment list, or one flat buffer.  Copying the struct saves a position, so
- * that octets can be read twice - first for their CRC, then to be placed.
+ * fragment list, or one flat buffer.  A copy of the struct saves a position, so
+ * that octets can be read twice: first to check their CRC, then to place them.
  */
 #ifndef SWP_SKBCUR_H
 #define SWP_SKBCUR_H
@@ -39,7 +39,7 @@ static inline void swp_cur_next(struct swp_cur *c)
 	}
 }
 
-/* @n octets are known to be there. */
+/* The caller knows that there are @n octets. */
 static inline void swp_cur_skip(struct swp_cur *c, u32 n)
 {
 	while (n) {
@@ -76,7 +76,7 @@ static inline void swp_cur_flat(struct swp_cur *c, const u8 *p, u32 len)
 	c->avail = len;
 }
 
-/* The next contiguous octets, at most @max; *@n of them, at least one. */
+/* The next contiguous octets; *@n: how many, at least one, at most @max */
 static inline const u8 *swp_cur_peek(struct swp_cur *c, u32 max, u32 *n)
 {
 	if (!c->avail)

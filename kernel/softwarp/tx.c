@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The transmit engine: takes requests from the send queue, read responses from
- * the inbound read queue, cuts them into FPDUs and gives TCP as many of them in
- * one call as make one full GSO packet.
+ * The transmit engine: takes requests from the send queue and read responses
+ * from the inbound read queue, cuts them into FPDUs, and gives TCP in one call
+ * as many of them as make one full GSO packet.
  *
- * It runs with the socket lock held, in whatever context has something to do:
- * the poster's system call, the softirq that brought an ACK or a Read Request,
- * or a work item.  While it runs, posters need no doorbell.
+ * It runs with the socket lock held, in the context that has work for it: the
+ * poster's system call, the softirq that received an ACK or a Read Request, or
+ * a work item.  While it runs, posters need not ring the doorbell.
  *
- * Alignment (RFC 5044 section 5): TCP cuts a GSO packet every MSS octets counted
- * from its start, so the engine starts batches where skbs start and chooses DDP
- * segment sizes so that FPDUs begin at those cuts; see swp_cut().
+ * Alignment (RFC 5044 section 5): TCP cuts a GSO packet every MSS octets from
+ * its start.  So the engine determines where in an skb its batch starts, and
+ * chooses DDP segment sizes so that FPDUs begin at those cuts; see swp_cut().
  */
 #include <linux/highmem.h>
 #include <linux/mm.h>
@@ -21,18 +21,18 @@
 #include "trace.h"
 #include "proto/mpa.h"
 
-/* Most parts of a request that is sent by reference */
+/* Most SGEs of a request that is sent by reference */
 #define SWP_ZCOPY_SGE	4
 
 /*
- * Budget that a message costs besides its octets: that of one which is small, or
- * sends nothing at all, is work, too.
+ * Budget charged per message in addition to its octets: a small message, or a
+ * request that sends nothing, is work, too.
  */
 #define SWP_TX_MSG_COST	256
 
 /* Batch building ---------------------------------------------------------- */
 
-/* A page of the current batch must outlive it until TCP has its own reference. */
+/* Keep a page of the current batch until TCP has its own reference. */
 static bool hold_page(struct swp_tx *tx, struct page *page)
 {
 	if (tx->nhold && tx->hold[tx->nhold - 1] == page)
@@ -80,8 +80,8 @@ added:
 }
 
 /*
- * What the engines copy into belongs to the processor, not to the QP: a QP has it
- * while its engine runs, or many idle ones would keep 32 KiB each.
+ * The engines copy into pages that belong to the CPU.  A QP has them only while
+ * its engine runs; otherwise each idle QP would keep 32 KiB.
  */
 static DEFINE_PER_CPU(struct page_frag, frags);
 
@@ -124,7 +124,7 @@ void swp_tx_exit(void)
 	}
 }
 
-/* Copies into the engine's own pages and adds that to the batch. */
+/* Copies @src into the engine's own pages and adds these to the batch. */
 static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -137,7 +137,7 @@ static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 		void *dst;
 		u32 n;
 
-		/* refill drops its reference on a full page; hold_page() has one */
+		/* refill puts a full page; hold_page() has a reference, too */
 		if (!skb_page_frag_refill(1, f, GFP_ATOMIC))
 			return false;
 		n = min(len, f->size - f->offset);
@@ -166,7 +166,7 @@ static bool add_marker(struct swp_qp *qp)
 	return add_octets(qp, marker, SWP_MARKER_LEN, true);
 }
 
-/* The same with markers wherever they are due before one of the octets. */
+/* The same, with a marker before each octet where one is due. */
 static noinline bool add_marked(struct swp_qp *qp, const void *src, u32 len,
 				bool crc)
 {
@@ -250,21 +250,21 @@ static bool is_atomic(u8 op)
 	return op == SWP_OP_FETCH_ADD || op == SWP_OP_CMP_SWAP;
 }
 
-/* What has an answer, and a place in the outbound read queue until then */
+/* Does the peer answer it?  Until then it is in the outbound read queue. */
 static bool is_read(u8 op)
 {
 	return op == SWP_OP_READ || op == SWP_OP_READ_INV || is_atomic(op);
 }
 
-/* RFC 7306 is used with peers that are known to have it only. */
+/* RFC 7306: use it only with peers that are known to support it. */
 static bool is_extension(u8 op)
 {
 	return is_atomic(op) || op == SWP_OP_WRITE_IMM || op == SWP_OP_SEND_IMM;
 }
 
 /*
- * Copies one SQE out of memory that its owner can change at any time, then
- * checks the copy.  Returns 0 or the completion status to fail it with.
+ * Copies one SQE from memory that its owner can change at any time, then checks
+ * the copy.  Returns 0, or the completion status with which it fails.
  */
 static int fetch_sqe(struct swp_qp *qp, u32 idx)
 {
@@ -276,7 +276,7 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	u32 i;
 
 	memcpy(e, src, sizeof(*e));
-	barrier();	/* the copy is what is checked and used */
+	barrier();	/* check and use only the copy */
 	if (e->flags & ~(SWP_WQE_SIGNALED | SWP_WQE_SOLICITED |
 			 SWP_WQE_INLINE | SWP_WQE_FENCE))
 		return IB_WC_LOC_QP_OP_ERR;
@@ -323,7 +323,7 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	return 0;
 }
 
-/* Every SGE of a request that takes more than one FPDU is checked up front. */
+/* Checks all SGEs of a read, or of a message of several FPDUs, in advance. */
 static bool sges_ok(struct swp_qp *qp, int access)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -353,7 +353,7 @@ static void atomic_request(struct swp_tx *tx, u32 id)
 		.stag = tx->sqe.rkey,
 		.to = tx->sqe.remote_addr,
 		.data = ops->data,
-		/* all bits are exchanged; no carry ends but at the top */
+		/* CmpSwap: exchange all bits; FetchAdd: one field of 64 bits */
 		.mask = cas ? ~0ULL : 0,
 		.compare = ops->compare,
 		.compare_mask = ~0ULL,
@@ -386,9 +386,9 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	o->sge_off = 0;
 	memcpy(swp_oread_sge(o), sge, o->num_sge * sizeof(*sge));
 	/*
-	 * The response is placed by this record, whatever STag it carries, so
-	 * that a sink may have many parts and needs no remote right: the STag
-	 * on the wire is the first part's and only compared.
+	 * The response is placed by this record, whatever STag it carries.  So
+	 * a sink may have many SGEs and needs no remote right: the STag on the
+	 * wire is that of the first SGE, and is only compared.
 	 */
 	o->sink_stag = o->num_sge ? sge[0].lkey : 0;
 	o->sink_to = o->num_sge ? sge[0].addr : 0;
@@ -412,12 +412,12 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	return true;
 }
 
-/* The message becomes one of Immediate Data, RFC 7306 section 6. */
+/* Makes the current message an Immediate Data one, RFC 7306 section 6. */
 static void immediate(struct swp_tx *tx)
 {
 	u8 *data = (u8 *)tx_sge(tx);
 
-	/* four octets of it are the verbs' */
+	/* the verbs have four octets of it */
 	memset(data, 0, SWP_IMM_LEN);
 	memcpy(data, &tx->sqe.imm_inv, sizeof(tx->sqe.imm_inv));
 	if (tx->sqe.opcode == SWP_OP_SEND_IMM)
@@ -443,7 +443,7 @@ static u8 send_opcode(const struct swp_sqe *e)
 	return se ? SWP_RDMAP_SEND_SE : SWP_RDMAP_SEND;
 }
 
-/* Requests that only change what STags mean.  Completion status. */
+/* Runs a request that only changes an STag.  Returns a completion status. */
 static int run_local(struct swp_qp *qp)
 {
 	const struct swp_sqe *e = &qp->tx.sqe;
@@ -471,15 +471,15 @@ static void local_done(struct swp_qp *qp, struct swp_slot *s)
 	swp_qp_assert_owned(qp);
 	qp->tx.kind = SWP_TX_NONE;
 	s->state = SWP_SLOT_DONE;
-	/* the next batch that is done must not look at this slot's next user */
+	/* batch_done() must not see this slot after its reuse */
 	if (qp->sq_acked == qp->sq_tx - 1)
 		qp->sq_acked++;
 	swp_sq_complete(qp);
 }
 
 /*
- * Are there requests that the engine has not taken?  @prod: the program's count
- * of what it posted, which may be nonsense.
+ * Are there requests that the engine has not taken?
+ * @prod: set to the ring's prod; a program can store any value there
  */
 static bool sq_posted(const struct swp_qp *qp, u32 *prod)
 {
@@ -491,8 +491,8 @@ static bool sq_posted(const struct swp_qp *qp, u32 *prod)
 }
 
 /*
- * Has the request at the head of the queue to wait for the peer?  A first look:
- * the program may change it before it is copied.
+ * Must the request at the head of the queue wait for the peer?  Not a final
+ * check: the program may change the request before it is copied.
  */
 static bool must_wait(struct swp_qp *qp)
 {
@@ -502,14 +502,14 @@ static bool must_wait(struct swp_qp *qp)
 
 	if ((flags & SWP_WQE_FENCE) && qp->oread_prod != qp->oread_cons)
 		return true;
-	/* the queue may have a place more, for an RTR */
+	/* with an ORD of 0 a read would wait for ever: start_sqe() fails it */
 	return is_read(op) && qp->sp.ord &&
 	       !swp_oread_room(qp, READ_ONCE(e->num_sge));
 }
 
 /*
- * The request at the head of the queue becomes the current message, with a slot
- * for its completion.  Returns 0 or the completion status to fail it with.
+ * Makes the request at the head of the queue the current message, with a slot
+ * for its completion.  Returns 0, or the completion status with which it fails.
  */
 static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 {
@@ -520,7 +520,7 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 	*s = (struct swp_slot){
 		.wr_id = tx->sqe.wr_id,
 		.byte_len = tx->len,
-		/* an opcode that may not be posted has no completion opcode */
+		/* an invalid opcode has no completion opcode */
 		.opcode = status ? SWP_OP_SEND : tx->sqe.opcode,
 		.flags = tx->sqe.flags,
 	};
@@ -541,7 +541,7 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 	return status;
 }
 
-/* A Write or a message of the Send family: its header fields */
+/* Sets the header fields of a Write or of a message of the Send family. */
 static void start_data(struct swp_tx *tx, struct swp_slot *s)
 {
 	switch (tx->sqe.opcode) {
@@ -570,8 +570,8 @@ static void start_data(struct swp_tx *tx, struct swp_slot *s)
 }
 
 /*
- * Only user pages can be referenced, and an skb holds few: many small parts are
- * copied, and so is what markers cut into parts.
+ * Only pages of user memory can be sent by reference, and an skb has few page
+ * fragments: copy a message of many SGEs, and all with markers in between.
  */
 static bool goes_by_ref(const struct swp_qp *qp)
 {
@@ -582,7 +582,7 @@ static bool goes_by_ref(const struct swp_qp *qp)
 	       tx->num_sge <= SWP_ZCOPY_SGE;
 }
 
-/* Starts the current message.  Returns 0, or the completion status. */
+/* Starts the current message.  Returns 0, or a completion status: it failed. */
 static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -605,8 +605,8 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 	case SWP_OP_FETCH_ADD:
 	case SWP_OP_CMP_SWAP:
 		/*
-		 * The opcode may have changed between the look above and the
-		 * copy, and a stream without outbound reads can't do any.
+		 * The opcode may have changed between must_wait() and the
+		 * copy, and with an ORD of 0 there is no room.
 		 */
 		if (!swp_oread_room(qp, tx->sqe.num_sge))
 			return IB_WC_LOC_QP_OP_ERR;
@@ -622,9 +622,9 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 }
 
 /*
- * Takes the next request from the SQ.  False: there is no message to be sent,
- * because none was posted, or it has to wait for the peer (tx->held), or it was
- * one that sends nothing (tx->local), and the next may be looked at.
+ * Takes the next request from the SQ.  False: there is no message to send.
+ * Either no request is posted, or it must wait for the peer (tx->held), or it
+ * sends nothing and is done (tx->local): then try the next one.
  */
 static bool next_sqe(struct swp_qp *qp)
 {
@@ -636,7 +636,7 @@ static bool next_sqe(struct swp_qp *qp)
 	swp_qp_assert_owned(qp);
 	if (!sq_posted(qp, &prod))
 		return false;
-	/* what is posted from now on is found before the engine stops */
+	/* the engine sees what is posted from now on before it stops */
 	if (tx->turn == SWP_TURN_POSTER)
 		swp_tx_set_turn(qp, SWP_TURN_ENGINE);
 	if (prod - qp->sq_done > qp->sq.entries) {
@@ -658,7 +658,7 @@ static bool next_sqe(struct swp_qp *qp)
 	return !tx->local;
 }
 
-/* The request whose turn it is can't be answered any more. */
+/* The response to the peer's oldest request failed. */
 static void rresp_error(struct swp_qp *qp, int err)
 {
 	const struct swp_iread *q = swp_iread(qp, qp->iread_cons);
@@ -666,7 +666,7 @@ static void rresp_error(struct swp_qp *qp, int err)
 	struct swp_rreq w = q->read;
 
 	swp_qp_assert_owned(qp);
-	/* RFC 5040 section 4.8: what is left of the request goes back */
+	/* RFC 5040 section 4.8: return the rest of the request */
 	w.sink_to += qp->tx.off;
 	w.src_to += qp->tx.off;
 	w.size -= qp->tx.off;
@@ -686,8 +686,8 @@ static void rresp_error(struct swp_qp *qp, int err)
 }
 
 /*
- * An atomic is done when its turn to be answered has come, so that all requests
- * take effect in the order in which they came.
+ * Executes an atomic only when its response is due, so that all requests of the
+ * peer take effect in the order of their arrival.
  */
 static bool atomic_response(struct swp_qp *qp, const struct swp_atomic *a)
 {
@@ -742,7 +742,7 @@ static void ctrl_fpdu(struct swp_tx *tx, u32 len)
 	tx->ctrl_len = len;
 }
 
-/* RFC 6581 section 5: the ready-to-receive indication goes before all else. */
+/* RFC 6581 section 5: send the ready-to-receive indication first. */
 static void next_rtr(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -805,15 +805,15 @@ static bool next_msg(struct swp_qp *qp)
 		next_rtr(qp);
 		return true;
 	}
-	/* take turns, so that neither direction of a busy peer starves */
+	/* alternate, so that a busy peer starves neither queue */
 	tx->resp_turn ^= 1;
 	if (tx->resp_turn)
 		return next_rresp(qp) || next_sqe(qp);
-	/* behind a request that sent nothing the queue has had its turn */
+	/* a response may follow a request that sent nothing */
 	return next_sqe(qp) || next_rresp(qp);
 }
 
-/* Payload of the FPDU under construction.  Returns 0, or < 0: nothing added. */
+/* Adds the payload of an FPDU.  < 0: roll back what was added. */
 static int add_payload(struct swp_qp *qp, u32 n)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -883,7 +883,7 @@ static void mark(struct swp_tx *tx, struct tx_mark *m)
 	m->stream = tx->stream;
 }
 
-/* Takes an FPDU that could not be finished back out of the batch. */
+/* Removes an unfinished FPDU from the batch. */
 static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 {
 	tx->nbv = m->nbv;
@@ -898,7 +898,7 @@ static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 	tx->stream = m->stream;
 }
 
-/* An FPDU that is being built */
+/* The FPDU being built */
 struct tx_fpdu {
 	u32 hdr_len;		/* DDP and RDMAP headers */
 	u32 payload;
@@ -907,8 +907,8 @@ struct tx_fpdu {
 };
 
 /*
- * Chooses the next FPDU of the current message.  False: the batch has no room for
- * it, and tx->eor says whether a new skb has to follow.
+ * Chooses the next FPDU of the current message.  False: it does not fit into
+ * the batch; tx->eor says whether it has to start a new skb.
  */
 static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 {
@@ -931,19 +931,19 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 		f->len = swp_marked_len(tx->stream, f->len);
 		tx->head = swp_fpdu_head(tx->stream);
 	}
-	/* page fragments at worst: payload pages, and our own around them */
+	/* most page fragments: the payload's, and our own around them */
 	need = tx->by_ref ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
 			    (f->len >> PAGE_SHIFT) + 2;
 	if (tx->nbv &&
 	    (tx->pieces + need > tx->max_pieces || f->len > tx->room)) {
-		/* a new skb starts a new count of segments */
+		/* TCP counts segments from the start of an skb */
 		tx->eor = tx->pos != 0 || tx->pieces + need > tx->max_pieces;
 		return false;
 	}
 	return true;
 }
 
-/* ULPDU_Length and headers */
+/* Adds ULPDU_Length and headers. */
 static bool add_header(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -959,13 +959,13 @@ static bool add_header(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
 	else
 		swp_untagged_encode(hdr + SWP_MPA_LEN, tx->opcode, last,
 				    tx->stag, SWP_QN_SEND, tx->msn, tx->off);
-	/* with markers always, RFC 5044 appendix C */
+	/* revision 0 always has markers, RFC 5044 appendix C */
 	if (unlikely(qp->sp.tx_markers) && (qp->sp.accept & SWP_ACCEPT_RDMAC))
 		swp_seg_make_rdmac(hdr + SWP_MPA_LEN);
 	return add_copy(qp, hdr, SWP_MPA_LEN + f->hdr_len, true);
 }
 
-/* Pad and CRC */
+/* Adds pad and CRC. */
 static bool add_trailer(struct swp_qp *qp, u32 ulpdu)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -974,7 +974,7 @@ static bool add_trailer(struct swp_qp *qp, u32 ulpdu)
 	__le32 c;
 
 	if (unlikely(qp->sp.tx_markers)) {
-		/* one that stands between pad and CRC is covered, too */
+		/* the CRC covers a marker between pad and CRC, too */
 		if (!add_copy(qp, trail, pad, true) ||
 		    (!swp_marker_gap(tx->stream) && !add_marker(qp)))
 			return false;
@@ -988,7 +988,7 @@ static bool add_trailer(struct swp_qp *qp, u32 ulpdu)
 	return add_copy(qp, trail, pad + SWP_MPA_CRC_LEN, false);
 }
 
-/* The FPDU stands in the batch. */
+/* Accounts for an FPDU that is complete in the batch. */
 static void fpdu_added(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1038,7 +1038,7 @@ static int add_fpdu(struct swp_qp *qp)
 	return 1;
 }
 
-/* Where the next octet will stand: in TCP's unsent tail skb or in a new one */
+/* Starts a batch that TCP adds to its unsent tail skb, or to a new skb. */
 static void start_batch(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1060,9 +1060,10 @@ static void start_batch(struct swp_qp *qp)
 }
 
 /*
- * The next message becomes the current one, at the expense of *@left: whoever
- * posts as fast as requests are taken, or asks for nothing in many reads, must
- * not keep the engine running.  False: there is none, or nothing is left.
+ * Makes the next message the current one, and charges *@left for it: a program
+ * that posts as fast as the engine takes requests, or a peer with many reads of
+ * no octets, must not keep the engine running.  False: there is no message, or
+ * the budget is used up.
  */
 static bool take_msg(struct swp_qp *qp, int *left)
 {
@@ -1084,8 +1085,8 @@ static bool take_msg(struct swp_qp *qp, int *left)
 }
 
 /*
- * Returns 1 when there is a batch to send, 0 when there is nothing.
- * @left: budget, octets; what is built is not counted before TCP has it
+ * Returns 1: there is a batch to send; 0: there is nothing to send; -ENOMEM.
+ * @left: budget, octets; send_some() charges those of the batch
  */
 static int build_batch(struct swp_qp *qp, int *left)
 {
@@ -1099,7 +1100,7 @@ static int build_batch(struct swp_qp *qp, int *left)
 			break;
 		ret = add_fpdu(qp);
 		if (ret == 0 && !tx->nbv) {
-			/* the tail skb takes no more: go on in a new one */
+			/* the tail skb is full: continue in a new one */
 			swp_llp_end_tail(qp->llp);
 			start_batch(qp);
 			continue;
@@ -1123,7 +1124,7 @@ static int build_batch(struct swp_qp *qp, int *left)
 
 /* Sending ----------------------------------------------------------------- */
 
-/* A batch is in TCP's hands: what it finished is complete, or will be by ACK. */
+/* TCP has taken a batch: complete its requests, now or on their ACK. */
 static void batch_done(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1135,7 +1136,7 @@ static void batch_done(struct swp_qp *qp)
 	drop_holds(tx);
 	swp_qp_stat_add(qp, TX_FPDU, tx->fpdus);
 	swp_qp_stat_add(qp, TX_BYTES, tx->bytes);
-	/* the last request may have more to come */
+	/* the last request may need more batches */
 	if (tx->kind == SWP_TX_SQE)
 		end--;
 	for (i = qp->sq_acked; i != end; i++) {
@@ -1158,8 +1159,8 @@ static void batch_done(struct swp_qp *qp)
 }
 
 /*
- * swp_tx_acked - the peer's TCP has confirmed something; requests whose pages
- * were sent by reference and are confirmed are complete.
+ * swp_tx_acked - the peer's TCP has acknowledged octets: complete the requests
+ * that were sent by reference and are acknowledged whole.
  */
 void swp_tx_acked(struct swp_qp *qp)
 {
@@ -1185,8 +1186,8 @@ void swp_tx_acked(struct swp_qp *qp)
 
 /*
  * swp_tx_cut - a Terminate is due.  It is the next message (RFC 5040 section
- * 7.1), so what is left of the current one goes before it; a long rest does not:
- * the Terminate has to go out while the peer still receives.
+ * 7.1), so the rest of the current message goes before it.  But drop a long
+ * rest: send the Terminate while the peer still receives.
  */
 void swp_tx_cut(struct swp_qp *qp)
 {
@@ -1206,7 +1207,7 @@ void swp_tx_cut(struct swp_qp *qp)
 	tx->kind = SWP_TX_NONE;
 }
 
-/* Drops what was built and not sent; the stream is at its end. */
+/* Drops what is built but not sent, at the end of the stream. */
 void swp_tx_release(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1217,7 +1218,7 @@ void swp_tx_release(struct swp_qp *qp)
 	drop_holds(tx);
 }
 
-/* Everything is said: FIN, if one is wanted, or the end of a failed stream. */
+/* Everything is sent: send FIN if wanted, or end a failed stream. */
 static void tx_idle(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1229,7 +1230,7 @@ static void tx_idle(struct swp_qp *qp)
 	}
 	if (!tx->fin_wanted || tx->shut || qp->state != SWP_QP_CLOSING)
 		return;
-	/* reads that are out keep the stream open, too */
+	/* outstanding reads keep the stream open, too */
 	if (qp->sq.entries &&
 	    (qp->sq_tx != READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) ||
 	     qp->oread_prod != qp->oread_cons))
@@ -1240,7 +1241,7 @@ static void tx_idle(struct swp_qp *qp)
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
 }
 
-/* Whose turn it is; see proto/turn.h.  Socket lock held, or no stream begun. */
+/* Set the turn, see proto/turn.h.  Socket lock held, or no stream started. */
 void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 {
 	struct swp_tx *tx = &qp->tx;
@@ -1248,7 +1249,7 @@ void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 
 	swp_qp_assert_owned(qp);
 	WRITE_ONCE(tx->turn, turn);
-	/* that of a stream that has ended is the flush's */
+	/* after the end of a stream flush_sq() sets kick */
 	if (turn != SWP_TURN_NOBODY && kick != tx->kick && qp->sq.entries) {
 		tx->kick = kick;
 		WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, kick);
@@ -1278,7 +1279,7 @@ static bool tx_due(const struct swp_qp *qp)
 	       (tx->fin_wanted && !tx->shut);
 }
 
-/* What the socket calls for: the engine runs if it may help. */
+/* A socket callback: run the engine if it may have something to do. */
 void swp_tx_news(struct swp_qp *qp, enum swp_news news)
 {
 	swp_qp_assert_owned(qp);
@@ -1291,7 +1292,7 @@ static enum swp_actor tx_actor(const struct swp_tx *tx,
 {
 	if (!swp_llp_is_locked(llp))
 		return SWP_ACTOR_SOFTIRQ;
-	/* only this process could have written its own name */
+	/* only this process itself can have stored current there */
 	if (READ_ONCE(tx->holder) != current)
 		return SWP_ACTOR_STRANGER;
 	return tx->leaving ? SWP_ACTOR_LEAVING : SWP_ACTOR_HOLDER;
@@ -1315,7 +1316,7 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 			ret = build_batch(qp, left);
 			if (ret < 0)
 				return SWP_STOP_MEMORY;
-			/* an error found while building adds a Terminate */
+			/* build_batch() found an error: send the Terminate */
 			if (!ret && tx->term_pending)
 				continue;
 			if (!ret && *left > 0) {
@@ -1349,10 +1350,10 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 }
 
 /*
- * Runs the engine within the budget of whoever calls, and decides whose turn it
- * is then.  A process that gives the lock back handles what came meanwhile, ACKs
- * that make room for more among it.  It would send a whole stream from there; so
- * all of that counts as one burst.
+ * Runs the engine within the caller's budget, then sets the next turn.  A
+ * process that releases the lock processes the backlog, with ACKs that make
+ * room for more, and could send a whole stream from there: so all of that
+ * counts as part of its burst.
  */
 void swp_tx_run(struct swp_qp *qp)
 {
@@ -1373,7 +1374,7 @@ void swp_tx_run(struct swp_qp *qp)
 	tx->running = true;
 	for (;;) {
 		stop = send_some(qp, left);
-		/* it sends by itself what it has not sent yet */
+		/* if TCP is full, it sends its unsent octets by itself */
 		turn = swp_turn_after(stop, actor,
 				      swp_llp_calls(qp->llp,
 						    stop == SWP_STOP_FULL),
