@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * TCP sockets: callbacks, ownership, and the little I/O that MPA start-up does.
+ * TCP sockets: callbacks, ownership, and the little I/O of MPA start-up.
  *
- * The owner in struct swp_llp is looked at by the callbacks and changed by
- * swp_llp_set_owner(), both with the socket lock held, so no further lock is
- * needed.  sk_user_data leads from the socket to the LLP; it is cleared under
- * the socket lock before the LLP is freed, and the free itself waits for RCU
- * because a callback outside of the socket lock (error queue) may be looking.
+ * The callbacks read the owner in struct swp_llp, and swp_llp_set_owner()
+ * changes it, both with the socket lock held, so they need no further lock.
+ * sk_user_data points from the socket to the LLP.  It is cleared under the
+ * socket lock before the LLP is freed after an RCU grace period, because a
+ * callback without the socket lock (error queue) may still use the LLP.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -23,7 +23,7 @@
 #include "llp.h"
 #include "proto/fpdu.h"
 
-/* Between a FIN that had no memory and the RST in its stead, milliseconds */
+/* Pause before the RST that replaces a FIN without memory, milliseconds */
 #define SWP_RST_PAUSE_MS	10
 
 static struct workqueue_struct *swp_llp_wq;
@@ -31,10 +31,10 @@ static struct workqueue_struct *swp_llp_wq;
 /* Callbacks of a connection ------------------------------------------------ */
 
 /*
- * An urgent octet is one of the stream like others (RFC 6093): the socket keeps
- * it in its place by SOCK_URGINLINE.  tcp_read_sock() would stop in front of it
- * for ever, so the mark is cleared before any read; what comes is never
- * marked after it was announced here.  Socket lock held.
+ * RFC 6093: an urgent octet is one of the stream like others, and
+ * SOCK_URGINLINE keeps it in its place.  But tcp_read_sock() would stop in
+ * front of it for ever, so clear the mark before any read.  TCP marks an octet
+ * before it calls data_ready, never after.  Socket lock held.
  */
 static void forget_urgent(struct sock *sk)
 {
@@ -81,7 +81,7 @@ static void hook(struct swp_llp *llp)
 	struct sock *sk = llp->sk;
 
 	lock_sock(sk);
-	/* a socket that was handed over may not have been made so */
+	/* the socket of a consumer may not have the flag */
 	llp->saved_urginline = sock_flag(sk, SOCK_URGINLINE);
 	sock_set_flag(sk, SOCK_URGINLINE);
 	forget_urgent(sk);
@@ -118,7 +118,7 @@ static void unhook(struct swp_llp *llp)
 
 /* The end of a stream ------------------------------------------------------ */
 
-/* Before the end of our direction of the stream: is a FIN due, and where? */
+/* Taken before we end our direction: is a FIN due, and at which sequence? */
 struct swp_fin {
 	bool due;
 	u32 seq;
@@ -133,9 +133,9 @@ static void fin_due(struct sock *sk, struct swp_fin *fin)
 }
 
 /*
- * After it.  Without memory for a FIN of its own TCP sends none, ever, and goes
- * on as if it had: the peer would never hear that the stream has ended.  So it is
- * a RST, after a while in which there may have come memory for that.
+ * Called after that.  Without memory for an skb with FIN, TCP never sends one,
+ * but proceeds as if it had: the peer would not notice the end of the stream.
+ * So send RST instead, after a pause in which memory may become free for it.
  */
 static void fin_ensure(struct sock *sk, const struct swp_fin *fin)
 {
@@ -263,7 +263,7 @@ static void new_owner(struct swp_llp *llp, const struct swp_llp_ops *ops,
 	if (!ops)
 		return;
 	ops->data_ready(llp);
-	/* the first call may have given the stream away */
+	/* data_ready() may have given the stream to another owner */
 	if (llp->ops)
 		llp->ops->state_change(llp);
 }
@@ -308,30 +308,31 @@ void swp_llp_shutdown(struct swp_llp *llp)
 	struct swp_fin fin;
 
 	fin_due(llp->sk, &fin);
-	/* fails only when there is no connection left to shut down */
+	/* fails only if there is no connection left to shut down */
 	kernel_sock_shutdown(llp->sock, SHUT_WR);
 	fin_ensure(llp->sk, &fin);
 }
 
 void swp_llp_abort(struct swp_llp *llp)
 {
-	/* fails only when the socket is closed already */
+	/* fails only if the socket is closed already */
 	tcp_abort(llp->sk, ECONNABORTED);
 }
 
-/* What the engines need of TCP ---------------------------------------------- */
+/* TCP state for the engines ------------------------------------------------ */
 
 /*
- * Socket lock held in all of these: TCP changes nothing of it meanwhile.  They
- * use what in-kernel users of TCP have used since long before 6.1, and what is
- * the same in 7.x.
+ * All of these except swp_llp_info() and swp_llp_trylock() run with the socket
+ * lock held, so TCP changes nothing meanwhile.  They use fields and functions
+ * that in-kernel users of TCP have used since long before 6.1, and that are the
+ * same in 7.x.
  */
 
 /*
- * The MSS that TCP will cut with now.  mss_cache is what tcp_current_mss(), which
- * is not exported, starts from; it takes the SACK blocks of the next segment off
- * that, by the same rule as here since 4.x.  Should they disagree once, segments
- * begin elsewhere than FPDUs and nothing is lost but alignment.
+ * The MSS with which TCP will cut segments now.  tcp_current_mss(), which is
+ * not exported, starts from mss_cache and subtracts the SACK blocks of the next
+ * segment, by the same rule as here since 4.x.  If they ever disagree, segments
+ * do not begin with FPDUs: only the alignment is lost.
  */
 static u32 current_mss(struct sock *sk)
 {
@@ -341,8 +342,8 @@ static u32 current_mss(struct sock *sk)
 
 	if (dst && unlikely(dst_mtu(dst) != inet_csk(sk)->icsk_pmtu_cookie)) {
 		/*
-		 * TCP looks at the path's MTU when it is called to send, with
-		 * the batch in its hands already; so it is called once before.
+		 * TCP checks the path MTU only when it is called to send, and
+		 * then it has the batch already: so call it once before.
 		 */
 		struct msghdr none = {
 			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL
@@ -352,10 +353,10 @@ static u32 current_mss(struct sock *sk)
 	}
 	mss = tp->mss_cache;
 	/*
-	 * FPDUs are multiples of 4 octets.  A segment size that is not would
-	 * move every cut, and one that no FPDU fills would take the head of the
-	 * next; a smaller one is always legal.  TCP sets mss_cache anew when the
-	 * path changes, under the same lock.
+	 * FPDUs are multiples of 4 octets.  Another MSS would move every cut,
+	 * and an MSS larger than any FPDU would add the head of the next FPDU
+	 * to a segment.  A smaller MSS is always legal.  TCP sets mss_cache
+	 * again when the path changes, under the same lock.
 	 */
 	if (unlikely(mss & 3 || mss > SWP_EMSS_MAX)) {
 		mss = min_t(u32, mss, SWP_EMSS_MAX) & ~3U;
@@ -378,8 +379,8 @@ static u32 current_mss(struct sock *sk)
 }
 
 /*
- * tcp_sendmsg_locked() adds to the tail of the write queue as long as that is not
- * sent, has room and its record has not ended (eor); the same look is taken here.
+ * tcp_sendmsg_locked() adds to the tail of the write queue if that is unsent,
+ * has room, and its record has not ended (eor).  This makes the same checks.
  */
 void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 {
@@ -404,7 +405,7 @@ void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 	}
 }
 
-/* As MSG_EOR does it, for octets that were sent without */
+/* The effect of MSG_EOR, for octets that were sent without it */
 void swp_llp_end_tail(struct swp_llp *llp)
 {
 	TCP_SKB_CB(tcp_write_queue_tail(llp->sk))->eor = 1;
@@ -415,7 +416,7 @@ bool swp_llp_has_space(const struct swp_llp *llp)
 	return sk_stream_memory_free(llp->sk);
 }
 
-/* TCP calls sk_write_space() where SOCK_NOSPACE is set. */
+/* TCP calls sk_write_space() if SOCK_NOSPACE is set. */
 void swp_llp_want_space(struct swp_llp *llp)
 {
 	set_bit(SOCK_NOSPACE, &llp->sock->flags);
@@ -423,7 +424,7 @@ void swp_llp_want_space(struct swp_llp *llp)
 
 bool swp_llp_calls(const struct swp_llp *llp, bool unsent)
 {
-	/* it wakes us by an ACK, and what is not sent yet it will send itself */
+	/* the ACK calls us; TCP will send its unsent octets by itself */
 	if (unsent)
 		return !tcp_rtx_and_write_queues_empty(llp->sk);
 	return !tcp_rtx_queue_empty(llp->sk);
@@ -485,12 +486,12 @@ bool swp_llp_trylock(struct swp_llp *llp)
 	if (irqs_disabled() || in_hardirq())
 		return false;
 	local_bh_disable();
-	/* this processor may have it: a completion handler that posts */
+	/* this CPU may hold it already: a completion handler posts */
 	if (!spin_trylock(&sk->sk_lock.slock)) {
 		local_bh_enable();
 		return false;
 	}
-	/* the balance that sparse checks ends where a lock leaves its function */
+	/* for sparse, which expects a function to release what it takes */
 	__release(&sk->sk_lock.slock);
 	if (!sock_owned_by_user_nocheck(sk))
 		return true;
@@ -521,7 +522,7 @@ static void addr_clear_port(struct sockaddr_storage *a)
 		((struct sockaddr_in *)a)->sin_port = 0;
 }
 
-/* ::ffff:a.b.c.d at a dual-stack listener is an IPv4 connection. */
+/* At a dual-stack listener, ::ffff:a.b.c.d is an IPv4 connection. */
 static void addr_unmap(struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
@@ -567,9 +568,9 @@ static int open_sock(struct net *net, int family, int tos,
 	if (ret)
 		return ret;
 	swp_sk_hold_net(sock->sk);
-	/* connections of a listening socket inherit it */
+	/* connections inherit it from a listening socket */
 	sock_set_flag(sock->sk, SOCK_URGINLINE);
-	/* ports in TIME_WAIT must not stand in the way of a restarted server */
+	/* a restarted server must be able to use a port in TIME_WAIT */
 	sock_set_reuseaddr(sock->sk);
 	if (tos >= 0) {
 		ip_sock_set_tos(sock->sk, tos);
@@ -640,9 +641,9 @@ int swp_llp_connect_result(struct swp_llp *llp)
 }
 
 /*
- * A socket keeps what is left of the pages that it copied into, up to 32 KiB, for
- * the next time.  There is none: a stream that has started hands over pages of
- * its own.
+ * A socket keeps the rest of the page fragment that it copies into, up to 32
+ * KiB, for the next send.  Free it: after start-up, the engine gives TCP its
+ * own pages.
  */
 static void drop_frag(struct sock *sk)
 {
@@ -696,7 +697,7 @@ int swp_llp_peek(struct swp_llp *llp)
 /* Listening side ----------------------------------------------------------- */
 
 /*
- * Called without the lock of the listening socket.  A connection that was not
+ * Called without the lock of the listening socket.  A connection that is not
  * accepted yet inherits this callback, but not sk_user_data.
  */
 static void on_connection(struct sock *sk)
@@ -727,7 +728,7 @@ int swp_lls_open(struct swp_lls *lls, struct net *net,
 #if IS_ENABLED(CONFIG_IPV6)
 	if (local->ss_family == AF_INET6) {
 		lock_sock(sk);
-		/* not left to net.ipv6.bindv6only: rdma_cm has decided */
+		/* rdma_cm decides this, not net.ipv6.bindv6only */
 		sk->sk_ipv6only = v6only;
 		release_sock(sk);
 	}
@@ -775,7 +776,7 @@ void swp_lls_close(struct swp_lls *lls)
 
 struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 {
-	/* first of all, lest there is none once the connection is taken */
+	/* allocate first: it must not fail with a connection accepted */
 	struct swp_llp *llp = alloc_llp();
 	struct socket *sock;
 	struct sock *sk;
@@ -789,7 +790,7 @@ struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 		return ERR_PTR(ret);
 	}
 	sk = sock->sk;
-	/* what the listening socket was made with, not our callback for it */
+	/* the listening socket's original callback, not on_connection() */
 	write_lock_bh(&sk->sk_callback_lock);
 	sk->sk_data_ready = lls->saved_data_ready;
 	write_unlock_bh(&sk->sk_callback_lock);
@@ -806,6 +807,6 @@ int swp_llp_init(void)
 void swp_llp_exit(void)
 {
 	destroy_workqueue(swp_llp_wq);
-	/* callbacks that were entered before they were unhooked */
+	/* wait for callbacks that began before unhook() */
 	synchronize_rcu();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs: life, states, completions, flushing, and the end of a stream.
- * The engines that move data are in tx.c and rx.c.
+ * Queue pairs: lifetime, states, completions, flushing, and the end of a
+ * stream.  The engines that move data are in tx.c and rx.c.
  */
 #include <linux/cred.h>
 #include <linux/pid.h>
@@ -19,9 +19,9 @@ struct workqueue_struct *swp_user_wq;
 struct workqueue_struct *swp_poll_wq;
 struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 
-/* Time a dead or half closed stream gets to finish before we let go of it */
+/* Time for a dead or half-closed stream to end before we release it */
 #define SWP_LINGER	(5 * HZ)
-/* ... and how many of these without progress one gets that has more to send */
+/* Number of such times without progress, for a stream that still has to send */
 #define SWP_STALLS	4
 
 /* The longest wait for memory: 2^7 ms */
@@ -59,7 +59,7 @@ void swp_qp_put(struct swp_qp *qp)
 		complete(&qp->idle);
 }
 
-/* The LLP's memory outlives its last reference by a grace period. */
+/* The LLP's memory is freed an RCU grace period after its last put. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp)
 {
 	struct swp_llp *llp;
@@ -72,7 +72,7 @@ struct swp_llp *swp_qp_llp(struct swp_qp *qp)
 	return llp;
 }
 
-/* Who may connect a QP ----------------------------------------------------- */
+/* The right to connect a QP ------------------------------------------------ */
 
 void swp_qp_set_maker(struct swp_qp *qp)
 {
@@ -87,9 +87,9 @@ void swp_qp_drop_maker(struct swp_qp *qp)
 }
 
 /*
- * rdma_cm takes any number for a QP's, and they are easy to guess.  The process
- * that made the QP may have become another user since, and may have left the
- * connecting to another process of the same one.
+ * rdma_cm accepts any QP number from a program, and QP numbers are easy to
+ * guess.  So only the process that created the QP may connect it, even if its
+ * user has changed since, or another process of the user that it had then.
  */
 bool swp_qp_may_connect(const struct swp_qp *qp)
 {
@@ -122,7 +122,7 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 
 /* Work items: each queued one holds a reference --------------------------- */
 
-/* What a program has going runs beside other programs, not before them. */
+/* Work for a program has no priority over other programs. */
 static struct workqueue_struct *qp_wq(const struct swp_qp *qp)
 {
 	return qp->owner ? swp_user_wq : swp_wq;
@@ -133,7 +133,7 @@ void swp_qp_kick(struct swp_qp *qp)
 	swp_qp_get(qp);
 	if (queue_delayed_work(qp_wq(qp), &qp->tx_work, 0))
 		return;
-	/* one that is about to run sees what the caller has done before */
+	/* work that is about to run sees what the caller did before */
 	if (!timer_pending(&qp->tx_work.timer) ||
 	    mod_delayed_work(qp_wq(qp), &qp->tx_work, 0))
 		swp_qp_put(qp);
@@ -204,8 +204,8 @@ void swp_sq_complete(struct swp_qp *qp)
 		if (s->state != SWP_SLOT_DONE)
 			break;
 		/*
-		 * The slot is free before its completion can be seen, so that
-		 * the poller may post the next request at once.
+		 * Free the slot before its completion is visible, so that the
+		 * poller can post the next request at once.
 		 */
 		qp->sq_done++;
 		/* pairs with the poster's acquire load of cons */
@@ -229,7 +229,7 @@ static int flush_sq(struct swp_qp *qp)
 	for (; qp->sq_done != qp->sq_tx; qp->sq_done++, left--) {
 		struct swp_slot *s = &qp->slots[qp->sq_done & qp->sq.mask];
 
-		/* no success behind a failure, though TCP may have taken it */
+		/* no success after a failure, even if TCP took the request */
 		if ((s->state != SWP_SLOT_DONE || failed) && !s->status) {
 			s->status = IB_WC_WR_FLUSH_ERR;
 			s->vendor_err = qp->vendor_err;
@@ -238,7 +238,7 @@ static int flush_sq(struct swp_qp *qp)
 		if (s->status || (s->flags & SWP_WQE_SIGNALED))
 			bits |= push_send(qp, s);
 	}
-	/* requests that no engine took; kick makes the poster call us again */
+	/* requests not yet taken; kick makes the next poster call us again */
 	WRITE_ONCE(ctrl->kick, 1);
 	/* pairs with the poster's barrier between prod and kick */
 	smp_mb();
@@ -305,9 +305,9 @@ static int flush_rq(struct swp_qp *qp)
 }
 
 /*
- * Completes everything outstanding with IB_WC_WR_FLUSH_ERR, in posting order.
+ * Completes all outstanding requests with IB_WC_WR_FLUSH_ERR, in posting order.
  * The QP is in the error state and the engines do not run, or the caller holds
- * the socket lock and has made them stop.
+ * the socket lock and has stopped them.
  */
 void swp_qp_flush(struct swp_qp *qp)
 {
@@ -349,14 +349,14 @@ static void set_state(struct swp_qp *qp, enum swp_qp_state state)
 	trace_swp_qp_state(qp->qpn, state, qp->vendor_err);
 }
 
-/* A QP that takes nothing from its shared receive queue any more says so, once. */
+/* Raises an event, once: the QP takes nothing more from its SRQ. */
 static void last_wqe(struct swp_qp *qp)
 {
 	if (qp->srq && !test_and_set_bit(SWP_QPF_LAST_WQE, &qp->flags))
 		swp_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
-/* What the local consumer is told when its stream failed */
+/* Raises the event of a failed stream for the local consumer. */
 static void tell_failed(struct swp_qp *qp)
 {
 	static const enum ib_event_type events[] = {
@@ -370,8 +370,8 @@ static void tell_failed(struct swp_qp *qp)
 }
 
 /*
- * A responder that is still fenced may not send an FPDU, Terminate included (RFC
- * 5044 section 7.1.2), and an end that sent FIN can't.
+ * A responder that is still fenced must not send an FPDU, not even a Terminate
+ * (RFC 5044 section 7.1.2); after FIN no end can send one.
  */
 static void want_terminate(struct swp_qp *qp)
 {
@@ -383,8 +383,8 @@ static void want_terminate(struct swp_qp *qp)
 }
 
 /*
- * FIN, and the connection is over for its owner; the stream itself may take a
- * while to end, so that what was sent arrives.
+ * Sends FIN, and calls the connection's closed().  The stream itself may end
+ * later, so that TCP can deliver what was sent.
  */
 static void shut_stream(struct swp_qp *qp)
 {
@@ -395,7 +395,7 @@ static void shut_stream(struct swp_qp *qp)
 }
 
 /*
- * Something has happened to a QP with a stream, see proto/qp_fsm.h.  False: that
+ * Applies an input to a QP with a stream, see proto/qp_fsm.h.  False: it
  * changes nothing.  Socket lock held.
  */
 static bool qp_step(struct swp_qp *qp, enum swp_qp_input input)
@@ -493,8 +493,8 @@ static bool sq_waiting(const struct swp_qp *qp)
 }
 
 /*
- * TCP state changed.  Socket lock held.  FIN from the peer comes here after all
- * its data went through swp_rx_run().
+ * TCP's state has changed.  Socket lock held.  swp_rx_run() handles all data of
+ * the peer before its FIN is handled here.
  */
 static void llp_state_change(struct swp_llp *llp)
 {
@@ -522,11 +522,11 @@ static void llp_state_change(struct swp_llp *llp)
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
 
-	/* FIN.  Nothing more comes, so what waits for the peer has failed. */
+	/* FIN: nothing more arrives, so all that waits for the peer fails */
 	if (would_step(qp, SWP_QP_PEER_FIN)) {
 		if (qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
 		    swp_rx_unfinished(&qp->rx) || (qp->tx.fenced && sq_waiting(qp))) {
-			/* and no peer is left that reads a Terminate */
+			/* without Terminate: the peer does not read any more */
 			qp->vendor_err = lost;
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
@@ -540,13 +540,13 @@ static void llp_state_change(struct swp_llp *llp)
 		swp_qp_dead(qp, 0);
 }
 
-/* Receiving where the consumer is -------------------------------------------- */
+/* Receiving on the consumer's CPU ------------------------------------------ */
 
-/* From so many octets on the way to another processor pays. */
+/* Octets from which it pays to move to another CPU */
 #define SWP_RX_MOVE	(32 * 1024)
-/* The socket lock is given back between so many. */
+/* Octets after which rx_work releases the socket lock */
 #define SWP_RX_BURST	(512 * 1024)
-/* That processor may be in other hands, and softirq takes the duty back then; ticks */
+/* Ticks after which softirq takes over again, if rx_work has not run */
 #define SWP_RX_PATIENCE	2
 
 void swp_qp_consumer_is_here(struct swp_qp *qp)
@@ -557,7 +557,7 @@ void swp_qp_consumer_is_here(struct swp_qp *qp)
 		WRITE_ONCE(qp->rx.cpu, cpu);
 }
 
-/* False: it is queued already, or cancelled. */
+/* False: it is queued already, or is being cancelled. */
 static bool queue_rx(struct swp_qp *qp)
 {
 	struct workqueue_struct *wq = qp->owner ? swp_rx_user_wq : swp_rx_wq;
@@ -583,7 +583,7 @@ static void rx_work(struct work_struct *work)
 		release_sock(llp->sk);
 		swp_llp_put(llp);
 	}
-	/* whoever else wants the processor has it first */
+	/* queue it again, so that others get the CPU first */
 	if (more)
 		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
 	if (!more || !queue_rx(qp))
@@ -596,9 +596,10 @@ static bool rx_is_late(const struct swp_qp *qp)
 }
 
 /*
- * Softirq runs on the processor that the packets came to; with both ends on one
- * machine that is the sender's.  Copies and checksums of much at once are worth the
- * way to the processor that the consumer reads on, where the octets are to be in the cache.
+ * Softirq runs on the CPU that received the packets; with both ends on one
+ * machine, that is the sender's.  To copy and check many octets at once, it
+ * pays to move to the CPU on which the consumer reads: they should be in its
+ * cache.
  */
 static bool rx_moves(struct swp_qp *qp)
 {
@@ -607,7 +608,7 @@ static bool rx_moves(struct swp_qp *qp)
 	swp_qp_assert_owned(qp);
 	if (qp->rx.moved && !rx_is_late(qp))
 		return true;
-	/* a work item that comes late finds nothing, and until then none is queued */
+	/* a late rx_work finds nothing; until it ran, queue_rx() fails */
 	qp->rx.moved = false;
 	if (cpu < 0 || cpu == raw_smp_processor_id() ||
 	    swp_llp_is_locked(qp->llp) || swp_llp_unread(qp->llp) < SWP_RX_MOVE)
@@ -625,8 +626,9 @@ static bool rx_moves(struct swp_qp *qp)
 }
 
 /*
- * With a full window nothing comes that would have a look.  The timer is not stopped
- * when the work item has run: a late one looks at the time of the last move.
+ * With a full window no packet arrives whose softirq would notice that rx_work
+ * is late, so this timer does.  Nothing stops it when rx_work has run: it
+ * checks the time of the last move instead.
  */
 static void rx_late(struct timer_list *t)
 {
@@ -637,7 +639,7 @@ static void rx_late(struct timer_list *t)
 	if (!llp)
 		return;
 	if (!swp_llp_trylock(llp)) {
-		/* whoever has it gives it back */
+		/* try again when the lock is free */
 		again = READ_ONCE(qp->rx.moved);
 	} else {
 		if (llp->owner == qp && qp->rx.moved) {
@@ -681,7 +683,7 @@ static const struct swp_llp_ops qp_llp_ops = {
 	.state_change = llp_state_change,
 };
 
-/* Tells the connection that it is over, if it has not been told. */
+/* Calls the connection's closed(), unless that was done before. */
 static void tell_closed(struct swp_qp *qp)
 {
 	const struct swp_conn_ops *ops;
@@ -696,7 +698,7 @@ static void tell_closed(struct swp_qp *qp)
 		ops->closed(conn, qp->close_error);
 }
 
-/* Process context side of all this */
+/* What needs process context */
 static void close_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);
@@ -709,7 +711,7 @@ static void close_work(struct work_struct *work)
 		swp_llp_shutdown(llp);
 		start_linger(qp);
 	}
-	/* only this work and the end of the QP, which waits for it, clear ops */
+	/* only this work clears ops, or the destruction, which waits for it */
 	if (test_and_clear_bit(SWP_QPF_PEER_FIN, &qp->flags) && ops)
 		ops->peer_fin(qp->conn);
 	if (test_and_clear_bit(SWP_QPF_TELL, &qp->flags))
@@ -718,7 +720,7 @@ static void close_work(struct work_struct *work)
 	if (!test_and_clear_bit(SWP_QPF_CLOSED, &qp->flags))
 		goto out_put;
 
-	/* after this no callback runs and the engines are at rest */
+	/* after this, no callback and no engine runs */
 	swp_llp_set_owner(llp, NULL, NULL);
 	spin_lock_bh(&qp->lock);
 	qp->llp = NULL;
@@ -733,8 +735,8 @@ out:
 }
 
 /*
- * Whether a stream that is to end once everything is done comes nearer to that:
- * octets were acknowledged or came in not long ago.  Socket lock held.
+ * Does a closing stream make progress?  That is, in one of the last SWP_STALLS
+ * checks octets were acknowledged or read.  Socket lock held.
  */
 static bool closing_moves(struct swp_qp *qp)
 {
@@ -754,8 +756,8 @@ static void linger_work(struct work_struct *work)
 	struct swp_llp *llp = swp_qp_llp(qp);
 
 	/*
-	 * The peer does not answer.  TCP keeps trying to deliver what it has
-	 * for as long as it does for any closed socket.
+	 * The peer does not answer.  TCP keeps trying to deliver what it has,
+	 * for as long as for any closed socket.
 	 */
 	if (llp) {
 		lock_sock(llp->sk);
@@ -776,12 +778,12 @@ static void linger_work(struct work_struct *work)
 
 /* Sending from process context -------------------------------------------- */
 
-/* A stream of small requests is taken for one after this many doorbells. */
+/* Small doorbells in a row that make a stream of small requests */
 #define SWP_STREAM_DOORBELLS	16
-/* Requests that one doorbell may have found for it to count */
+/* Most requests of a small doorbell */
 #define SWP_STREAM_BATCH	4
 
-/* Pollers running on all devices; a few processors at most may spin. */
+/* Running pollers of all devices; at most half of the CPUs may poll. */
 static atomic_t pollers;
 
 static bool may_poll(void)
@@ -797,10 +799,10 @@ static bool may_poll(void)
 }
 
 /*
- * Each doorbell of a program that posts small requests one by one costs a system
- * call and a packet.  When nothing comes back in between, so that it is not a
- * dialogue, a worker on another processor watches the send queue for a while:
- * posting then costs neither, and what gathers meanwhile goes out in one packet.
+ * A program that posts small requests one by one pays a system call and a
+ * packet for each doorbell.  If nothing is received in between, so that it is
+ * not a dialogue, a worker on another CPU polls the send queue for a while.
+ * Then posting costs neither, and requests that accumulate share a packet.
  * Socket lock held.
  */
 static void note_doorbell(struct swp_qp *qp, u32 before)
@@ -823,9 +825,9 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 	swp_tx_set_turn(qp, SWP_TURN_POLLER);
 	swp_qp_stat_inc(qp, TX_POLLS);
 	/*
-	 * On the poster's own processor it would only keep the poster from
-	 * posting.  The poster may have moved meanwhile; the worker then finds
-	 * nothing and gives up.
+	 * On the poster's own CPU it would only keep the poster from posting.
+	 * If the poster moves there meanwhile, the worker finds nothing and
+	 * ends.
 	 */
 	cpu = cpumask_next(raw_smp_processor_id(), cpu_online_mask);
 	if (cpu >= nr_cpu_ids)
@@ -835,7 +837,7 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 		swp_qp_put(qp);
 }
 
-/* Socket lock held, or the worker can't run any more. */
+/* Socket lock held, or the poller cannot run any more. */
 static void end_poller(struct swp_qp *qp)
 {
 	if (!qp->tx.poller)
@@ -848,7 +850,7 @@ enum swp_run {
 	SWP_RUN_DOORBELL,
 	SWP_RUN_WORK,
 	SWP_RUN_POLL,		/* the poller has seen requests */
-	SWP_RUN_POLL_END,	/* it gives up */
+	SWP_RUN_POLL_END,	/* the poller ends */
 };
 
 /* One burst.  Socket lock held by this process, and the stream is the QP's. */
@@ -857,7 +859,7 @@ static void tx_burst(struct swp_qp *qp, enum swp_run why)
 	u32 before = qp->sq_tx;
 
 	swp_qp_assert_owned(qp);
-	/* the duty of a poller that ends is taken over here, if it has one */
+	/* if the poller that ends has the turn, swp_tx_run() passes it on */
 	if (why == SWP_RUN_POLL_END)
 		end_poller(qp);
 	swp_tx_run(qp);
@@ -865,7 +867,7 @@ static void tx_burst(struct swp_qp *qp, enum swp_run why)
 		note_doorbell(qp, before);
 }
 
-/* A buffer for octets that came and had no memory to be put together in */
+/* A side buffer for received octets that found no memory */
 static u8 *starved_buf(struct swp_qp *qp)
 {
 	if (!READ_ONCE(qp->rx.starved))
@@ -875,8 +877,8 @@ static u8 *starved_buf(struct swp_qp *qp)
 }
 
 /*
- * Runs the engine, burst by burst with the lock given back in between, until the
- * next look is the duty of another context.  Process context.
+ * Runs the engine in bursts, releasing the lock in between, until another
+ * context has the turn.  Process context.
  */
 static void run_tx(struct swp_qp *qp, enum swp_run why)
 {
@@ -906,25 +908,25 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 		kvfree(buf);
 		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER)
 			break;
-		/* there is one doorbell, and one end of a poller */
+		/* note the doorbell, or the poller's end, only once */
 		why = SWP_RUN_WORK;
 		cond_resched();
 	}
-	/* another process may have the lock by now, and its name is there then */
+	/* leave it if another process has stored itself there by now */
 	cmpxchg(&qp->tx.holder, current, NULL);
-	/* a QP without a stream needs none, and is not kept by waiting for it */
+	/* without a stream, do not delay the QP's destruction by a retry */
 	if (llp && READ_ONCE(qp->rx.starved))
 		swp_qp_kick_later(qp);
 	if (llp)
 		swp_llp_put(llp);
 	else if (why == SWP_RUN_POLL_END)
 		end_poller(qp);
-	/* entering the error state flushes; this is for what came later */
+	/* the step to ERROR has flushed; flush what was posted later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
 }
 
-/* Has the poller's duty come to an end?  A look without the lock. */
+/* Must the poller go on?  Read without the lock. */
 static bool poll_on(const struct swp_qp *qp)
 {
 	switch (READ_ONCE(qp->tx.turn)) {
@@ -977,10 +979,10 @@ void swp_qp_doorbell(struct swp_qp *qp)
 	run_tx(qp, SWP_RUN_DOORBELL);
 }
 
-/* More than that is worth another processor, and not the time of the poster. */
+/* Octets above which a worker sends, instead of the poster */
 #define SWP_POST_DIRECT	(20 * 1024)
 
-/* The engine as from softirq; false: somebody else has to. */
+/* Runs the engine as softirq does.  False: tx_work has to run it. */
 static bool run_here(struct swp_qp *qp)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
@@ -989,7 +991,7 @@ static bool run_here(struct swp_qp *qp)
 	if (!llp)
 		return false;
 	if (swp_llp_trylock(llp)) {
-		/* a queue in the error state is flushed by the worker */
+		/* the worker flushes a queue in the error state */
 		if (llp->owner == qp && qp->state != SWP_QP_ERROR) {
 			swp_tx_run(qp);
 			done = qp->state != SWP_QP_ERROR;
@@ -1001,16 +1003,16 @@ static bool run_here(struct swp_qp *qp)
 }
 
 /*
- * A completion handler must not be called from within a post (core_locking.rst):
- * a consumer may hold the lock that it takes there.  Those of the core's own
- * queues only start what polls them.
+ * A post must not call a completion handler (core_locking.rst): the consumer
+ * may hold a lock that its handler takes.  The core's handlers for the CQs of
+ * ib_alloc_cq() are allowed: they only schedule the polling.
  */
 static bool has_core_cqs(const struct swp_qp *qp)
 {
 	return swp_cq_is_cores(qp->scq) && swp_cq_is_cores(qp->rcq);
 }
 
-/* From within a handler that the receive engine called?  It has softirqs off. */
+/* In a handler that the receive engine has called with softirqs off? */
 static bool in_rx(const struct swp_qp *qp)
 {
 	return in_softirq() && !in_hardirq() &&
@@ -1046,7 +1048,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	qp->rx.notifies = -1;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
-	/* iWARP's Idle, in which its QPs are born; it has no Reset */
+	/* iWARP's Idle, the state of a new QP; iWARP has no Reset */
 	qp->state = SWP_QP_INIT;
 	ret = xa_alloc_cyclic_bh(&dev->qps, &qp->qpn, qp,
 				 XA_LIMIT(2, SWP_MAX_QPN), &dev->qp_next,
@@ -1054,7 +1056,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	return ret < 0 ? ret : 0;
 }
 
-/* The only place where a QP's life changes.  Under qp->lock. */
+/* The only place that changes qp->life.  Under qp->lock. */
 static bool life_step(struct swp_qp *qp, enum swp_life_step step)
 {
 	bool idle = qp->state == SWP_QP_RESET || qp->state == SWP_QP_INIT;
@@ -1078,7 +1080,7 @@ static bool life_step_locked(struct swp_qp *qp, enum swp_life_step step)
 }
 
 /*
- * From here on the QP gets no stream.  Returns the one that it has, with a
+ * After this the QP gets no stream.  Returns the stream that it has, with a
  * reference, or NULL.
  */
 static struct swp_llp *begin_end(struct swp_qp *qp)
@@ -1088,10 +1090,13 @@ static struct swp_llp *begin_end(struct swp_qp *qp)
 }
 
 /*
- * 1. no new lookup finds the QP, and one that has found it already can't give it a
- * stream any more; 2. no callback of the socket reaches it, and the engines are
- * at rest; 3. nothing waits for completions of it; 4. the connection manager has
- * let go of it; 5. no reference is left.
+ * Why nothing runs on a freed QP:
+ * 1. no new lookup finds the QP, and a context that has found it before cannot
+ *    give it a stream any more;
+ * 2. no callback of the socket reaches it, and no engine runs;
+ * 3. none of its requests is outstanding;
+ * 4. the connection manager has released it;
+ * 5. no reference is left.
  */
 void swp_qp_destroy_obj(struct swp_qp *qp)
 {
@@ -1114,7 +1119,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_qp_put(qp);
 	stop_linger(qp);
 
-	/* close_work() may have been faster with all of this */
+	/* close_work() may have released the stream before us */
 	spin_lock_bh(&qp->lock);
 	attached = qp->llp;
 	WRITE_ONCE(qp->llp, NULL);
@@ -1130,7 +1135,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_llp_put(attached);
 	if (llp)
 		swp_llp_put(llp);
-	/* no start-up begins in this state; one under way must not hold us */
+	/* no start-up begins any more; end one that is running */
 	swp_cm_qp_gone(qp);
 
 	swp_qp_put(qp);
@@ -1142,7 +1147,7 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_reads_free(qp);
 }
 
-/* Another attempt may follow, unless the QP is going. */
+/* Another start-up may follow, unless the QP is being destroyed. */
 static void undo_start(struct swp_qp *qp)
 {
 	swp_reads_free(qp);
@@ -1157,9 +1162,9 @@ struct stream {
 };
 
 /*
- * The last look at whether the QP may have the stream, and the moment from which
- * it has: a later end of the QP finds it.  Socket lock held, so that the
- * callbacks are the QP's before that end can take them away.
+ * Attaches the stream, if the QP may still have it; from now on the destruction
+ * of the QP finds the stream.  Socket lock held, so that the QP has the
+ * callbacks before its destruction can remove them.
  */
 static int attach(void *arg)
 {
@@ -1189,10 +1194,10 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	bool read_rtr;
 	int ret;
 
-	/* one stream per QP, also when a program connects it twice at once */
+	/* one stream per QP, even if a program connects it twice at once */
 	if (!life_step_locked(qp, SWP_STEP_START))
 		return -EINVAL;
-	/* a Read RTR is a read of ours, also where the peer granted none */
+	/* a Read RTR needs a place, even if the peer grants no reads */
 	read_rtr = p->initiator && p->rtr == SWP_RTR_READ;
 	ret = swp_reads_init(qp, p->ird, max_t(u16, p->ord, read_rtr));
 	if (ret)
@@ -1210,8 +1215,8 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->rx.msn[SWP_QN_TERMINATE] = 1;
 	qp->rx.msn[SWP_QN_ATOMIC_RESP] = 1;
 	/*
-	 * The first look is the worker's: the caller starts the connections of
-	 * others, too, and has no time for what is posted.
+	 * The worker looks first: the caller has to start other connections,
+	 * too, and no time to send posted requests.
 	 */
 	qp->tx.turn = SWP_TURN_WORK;
 	ret = swp_llp_give(llp, &qp_llp_ops, qp, attach, &s);
@@ -1240,8 +1245,8 @@ void swp_qp_abort(struct swp_qp *qp)
 }
 
 /*
- * The consumer's wish for a QP of which no engine runs, or that changes nothing
- * for one.
+ * A state change by the consumer that concerns no engine: none runs, or nothing
+ * changes for it.
  */
 static int modify_idle(struct swp_qp *qp, enum swp_qp_input input)
 {
@@ -1258,7 +1263,7 @@ static int modify_idle(struct swp_qp *qp, enum swp_qp_input input)
 	return ret;
 }
 
-/* A QP without a stream is in the error state, and will not get one. */
+/* Moves a QP to ERROR that has no stream, and will not get one. */
 static bool modify_err_idle(struct swp_qp *qp)
 {
 	struct swp_qp_next next;
@@ -1277,12 +1282,12 @@ static bool modify_err_idle(struct swp_qp *qp)
 	return true;
 }
 
-/* ERR: stop sending, flush, close the stream.  SQD: the same when all is sent. */
+/* ERR: stop sending, flush, close the stream.  SQD: send all before that. */
 static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
 
-	/* one that is let go of meanwhile has been flushed */
+	/* if close_work() has released the stream, it has been flushed */
 	if (!llp)
 		return;
 	lock_sock(llp->sk);
@@ -1293,8 +1298,8 @@ static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 }
 
 /*
- * The connection machinery moves a QP to RTS, so RTR and RTS are accepted and
- * change nothing.  Process context.
+ * The connection manager moves a QP to RTS, so RTR and RTS change nothing, and
+ * are accepted in INIT and RTS.  Process context.
  */
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state)
 {

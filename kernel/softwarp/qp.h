@@ -5,17 +5,18 @@
  * Locks, outermost first:
  *
  *   socket lock   both engines (struct swp_tx, struct swp_rx) and every change
- *                 of qp->state while a stream is attached.  Held in softirq by
- *                 TCP when it calls us, or taken by lock_sock().
+ *                 of qp->state while a stream is attached.  TCP holds it in
+ *                 softirq when it calls us, or lock_sock() takes it.
  *   qp->lock      state, the completion side of the SQ, the RQ; bh safe, short.
  *   cq->lock      inside qp->lock; irq safe where a kernel consumer may poll
  *                 from an interrupt, bh safe otherwise.
  *
- * sq_post_lock / rq_post_lock serialise posters of kernel consumers and nest
- * with nothing.  Completion and event handlers run with the socket lock at most.
+ * sq_post_lock and rq_post_lock serialise the posters of kernel consumers.
+ * They nest with nothing.  Completion and event handlers run with the socket
+ * lock at most.
  *
  * References on a QP: one of the verbs object, one per connection (ep.c), one
- * per iw_cm user, one while a work item is queued.  destroy_qp waits for all.
+ * per iw_cm user, one for each queued work item.  destroy_qp waits for all.
  */
 #ifndef SWP_QP_H
 #define SWP_QP_H
@@ -41,36 +42,36 @@ struct swp_ep;
 struct swp_iread;
 struct swp_oread;
 
-/* What became of a send request after it was taken from the ring */
+/* State of a send request after the engine took it from the ring */
 enum swp_slot_state {
-	SWP_SLOT_ACTIVE,	/* being sent, or waiting for TCP to take it */
-	SWP_SLOT_WAIT_ACK,	/* its pages are in TCP's hands until acked */
-	SWP_SLOT_WAIT_RESP,	/* a read waiting for its response */
+	SWP_SLOT_ACTIVE,	/* being sent, or not yet all given to TCP */
+	SWP_SLOT_WAIT_ACK,	/* TCP uses its pages until they are acked */
+	SWP_SLOT_WAIT_RESP,	/* a read that waits for its response */
 	SWP_SLOT_DONE,
 };
 
-/* Kernel's private record of a send request; index as in the SQ ring */
+/* The kernel's private record of a send request; index as in the SQ ring */
 struct swp_slot {
 	u64 wr_id;
 	u32 byte_len;
-	u32 end_seq;		/* WAIT_ACK: TCP sequence behind the last octet */
+	u32 end_seq;		/* WAIT_ACK: TCP sequence after the request */
 	u32 vendor_err;
 	u32 wire_id;		/* Send: its MSN; Write: the STag */
 	u8 opcode;		/* enum swp_opcode */
 	u8 flags;		/* enum swp_wqe_flags */
 	u8 status;		/* enum ib_wc_status */
-	bool by_ref;		/* TCP reads the consumer's pages */
+	bool by_ref;		/* TCP sends the consumer's pages */
 	u8 state;		/* enum swp_slot_state */
 };
 
-/* What MPA start-up agreed upon; handed to the QP with the stream. */
+/* Result of MPA start-up; given to the QP together with the stream */
 struct swp_stream_params {
 	u8 mpa_rev;
 	bool crc;		/* CRC32c generated and checked */
 	bool tx_markers;	/* in what we send */
 	bool rx_markers;	/* in what we receive */
-	u8 accept;		/* enum swp_accept; EXT: also sent */
-	bool initiator;		/* false: nothing sent before the first FPDU came */
+	u8 accept;		/* enum swp_accept; EXT: we may send it, too */
+	bool initiator;		/* false: wait for the first FPDU to send */
 	/*
 	 * enum swp_mpa_rtr.  Initiator: the kind to send as first FPDU, or 0;
 	 * responder: kinds that the first FPDU may be.
@@ -81,13 +82,13 @@ struct swp_stream_params {
 };
 
 /*
- * How a QP tells the owner of its connection (ep.c) that the stream ended.
- * closed() runs once, in process context without locks: after a graceful close,
- * when both directions have seen FIN; after an error, when both queues have been
- * flushed, though TCP may still be busy delivering a Terminate.
+ * Calls from a QP to the owner of its connection (ep.c) at the end of the
+ * stream.  closed() runs once, in process context without locks: after a
+ * graceful close, when both directions have seen FIN; after an error, when both
+ * queues are flushed, while TCP may still be delivering a Terminate.
  * @error: 0 graceful, else negative errno.
- * peer_fin() runs at most once, in process context, when the peer closed its
- * direction or sent a Terminate.
+ * peer_fin() runs at most once, in process context, when the peer has closed
+ * its direction of the stream.
  */
 struct swp_conn_ops {
 	void (*peer_fin)(void *conn);
@@ -95,13 +96,13 @@ struct swp_conn_ops {
 };
 
 enum swp_qp_flag {
-	/* what close_work has to do */
+	/* for close_work to do */
 	SWP_QPF_SHUTDOWN,	/* send FIN */
-	SWP_QPF_PEER_FIN,	/* tell the connection of the peer's FIN */
-	SWP_QPF_TELL,		/* tell the connection that it is over */
-	SWP_QPF_CLOSED,		/* the stream has ended: let go of it */
-	/* what has happened */
-	SWP_QPF_FIN_SEEN,
+	SWP_QPF_PEER_FIN,	/* call peer_fin() */
+	SWP_QPF_TELL,		/* call closed() */
+	SWP_QPF_CLOSED,		/* release the stream, which has ended */
+	/* done */
+	SWP_QPF_FIN_SEEN,	/* the peer's FIN has arrived */
 	SWP_QPF_LAST_WQE,	/* the event was raised */
 };
 
@@ -118,19 +119,19 @@ struct swp_qp {
 	enum swp_qp_state state;
 	enum swp_life life;	/* under lock, see proto/life.h */
 	/*
-	 * enum ib_access_flags as the consumer set them; shown by query_qp only.
-	 * rdma_cm sets 0 on every QP of an id that has not connected yet and
-	 * never comes back to it, so the rights of regions decide alone.
+	 * enum ib_access_flags as the consumer set them, only for query_qp.
+	 * rdma_cm sets 0 on every QP of an id that has not connected yet, and
+	 * does not change it later, so only the rights of regions count.
 	 */
 	int access;
 	bool sig_all;
 	bool user;
-	bool prompt;		/* see startup.h; constant once anything is posted */
-	struct mem_cgroup *memcg;	/* is charged; NULL: none */
-	/* user: its maker, who may connect it, see swp_qp_may_connect() */
+	bool prompt;		/* see startup.h; constant once it is used */
+	struct mem_cgroup *memcg;	/* to charge, or NULL */
+	/* user: the creator, see swp_qp_may_connect() */
 	kuid_t maker;
 	struct pid *maker_tgid;
-	struct swp_ep *claim;	/* under lock: the one start-up for it, or NULL */
+	struct swp_ep *claim;	/* under lock: its start-up, or NULL */
 	u32 max_inline;
 	u32 max_send_sge;
 	u32 max_recv_sge;
@@ -142,14 +143,14 @@ struct swp_qp {
 	struct swp_ring rq;
 	struct swp_slot *slots;
 	u32 sq_done;		/* oldest request not completed */
-	u32 sq_tx;		/* next request to take; engine or flush */
-	u32 sq_acked;		/* requests before it were given to TCP whole */
-	u32 ack_waiting;	/* of those, how many wait for an ACK */
+	u32 sq_tx;		/* next request to take, by engine or flush */
+	u32 sq_acked;		/* TCP has all octets of requests before it */
+	u32 ack_waiting;	/* number of these that wait for an ACK */
 	u32 rq_cons;
 	spinlock_t sq_post_lock;	/* kernel posters; irq safe */
 	spinlock_t rq_post_lock;	/* kernel posters; irq safe */
 
-	/* reads in progress, see reads.c: rings that grow up to ird / ord */
+	/* reads in progress: rings that grow up to ird and ord, see reads.c */
 	struct swp_iread *iread;
 	u32 iread_size;
 	u32 iread_prod;
@@ -160,19 +161,19 @@ struct swp_qp {
 	u32 oread_cons;
 
 	struct swp_stream_params sp;
-	struct swp_llp *llp;	/* under lock; the engines' is stable */
+	struct swp_llp *llp;	/* under lock; constant for the engines */
 	struct swp_tx tx;
 	struct swp_rx rx;
 
-	/* the error that ended the stream; first one wins */
-	enum swp_fault fault;	/* ours; NONE: there is none, or it is the peer's */
+	/* the error that ended the stream; the first one counts */
+	enum swp_fault fault;	/* found here; NONE: none, or by the peer */
 	u8 term_buf[SWP_TERM_MAX];
 	u32 term_len;
 	u32 vendor_err;
 
 	struct swp_qp_stats stats;	/* under the socket lock */
-	u32 counter_id;		/* bound to it; the two are under the lock of qps */
-	struct swp_qp_stats *bound;	/* what they were then */
+	u32 counter_id;		/* it is bound to; both under the lock of qps */
+	struct swp_qp_stats *bound;	/* stats at the time of binding */
 
 	unsigned long flags;	/* enum swp_qp_flag */
 	u8 backoff;		/* of tx_work, see swp_qp_kick_later() */
@@ -190,14 +191,15 @@ struct swp_qp {
 #define to_swp_qp(x)	container_of(x, struct swp_qp, base)
 
 /*
- * Counters of the data path are plain words of the QP, added up when somebody
- * asks: per-CPU additions cost an interrupt section on some architectures.
+ * Counters of the data path are plain words of the QP, and a reader adds up
+ * those of all QPs: per-CPU counters would have to disable interrupts on some
+ * architectures.
  */
 #define swp_qp_stat_add(qp, id, n)	((qp)->stats.v[SWP_STAT_##id] += (n))
 #define swp_qp_stat_inc(qp, id)		swp_qp_stat_add(qp, id, 1)
 
 /*
- * The engines are the caller's: it has the socket lock, as a process or in
+ * The caller may use the engines: it holds the socket lock, as a process or in
  * softirq, or there is no stream.
  */
 static inline void swp_qp_assert_owned(const struct swp_qp *qp)
@@ -206,9 +208,9 @@ static inline void swp_qp_assert_owned(const struct swp_qp *qp)
 		sock_owned_by_me(qp->llp->sk);
 }
 
-/* Life ---------------------------------------------------------------------- */
+/* Life --------------------------------------------------------------------- */
 
-/* Lookups run in any context; the last put wakes destroy. */
+/* Lookups run in any context; the last put wakes the destruction. */
 struct swp_qp *swp_qp_lookup(struct swp_device *dev, u32 qpn);
 void swp_qp_get(struct swp_qp *qp);
 void swp_qp_put(struct swp_qp *qp);
@@ -216,42 +218,43 @@ void swp_qp_put(struct swp_qp *qp);
 int swp_qp_init_obj(struct swp_qp *qp);
 void swp_qp_destroy_obj(struct swp_qp *qp);
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
-/* The current process has made the user QP. */
+/* Record the current process as creator of a user QP. */
 void swp_qp_set_maker(struct swp_qp *qp);
 void swp_qp_drop_maker(struct swp_qp *qp);
-/* May the current process, for which a user of rdma_cm speaks, connect it? */
+/* May the current process connect this user QP through rdma_cm? */
 bool swp_qp_may_connect(const struct swp_qp *qp);
 
-/* The stream ---------------------------------------------------------------- */
+/* The stream --------------------------------------------------------------- */
 
 /*
- * Give a stream in full operation phase to a QP in INIT.  Process
- * context, no locks.  On success the QP has its own reference on @llp and has
- * become its owner, and is in RTS; @ops/@conn stay valid until closed() ran.
- * Returns -EINVAL when the QP is in the wrong state, -ENOMEM.
+ * Give a stream in full operation phase to a QP in RESET or INIT.  Process
+ * context, no locks.  On success the QP is in RTS, owns @llp and has its own
+ * reference on it; @ops and @conn must stay valid until closed() has run.
+ * Returns -EINVAL if the QP is in the wrong state, -ENOMEM.
  */
 int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		 const struct swp_stream_params *p,
 		 const struct swp_conn_ops *ops, void *conn);
 
 /*
- * One start-up at a time has a claim on a QP, so that none waits for a
- * stranger's.  Returns -EISCONN when another one has it or there is, or was, a
- * stream; -EINVAL when the QP is going away.  Process context.
+ * Claim a QP for a start-up.  Only one start-up at a time has the claim, so
+ * that none waits for that of another process.  Returns -EISCONN if another one
+ * has it, or if there is or was a stream; -EINVAL if the QP is neither in RESET
+ * nor in INIT.  Process context.
  */
 int swp_qp_claim(struct swp_qp *qp, struct swp_ep *ep);
 void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep);
 
-/* Abortive end of the stream, if there is one.  Process context. */
+/* Abort the stream, if there is one.  Process context. */
 void swp_qp_abort(struct swp_qp *qp);
 
-/* Has the QP ever had a stream?  It gets one at most. */
+/* Has the QP ever had a stream, or is it going?  It gets at most one. */
 static inline bool swp_qp_started(const struct swp_qp *qp)
 {
 	return READ_ONCE(qp->life) >= SWP_LIFE_STARTED;
 }
 
-/* As completions carry it; see SWP_VENDOR_ERR */
+/* The vendor_err of completions, see SWP_VENDOR_ERR */
 static inline u32 swp_vendor_err(const struct swp_term *t)
 {
 	return SWP_VENDOR_ERR(t->layer, t->etype, t->code);
@@ -265,49 +268,49 @@ static inline u32 swp_fault_vendor_err(enum swp_fault fault)
 }
 
 /*
- * swp_qp_fail - a stream has failed; first call wins.  Socket lock held.
+ * swp_qp_fail - fail a stream; only the first call counts.  Socket lock held.
  * @fault: reason; sent to the peer as Terminate
  * @ddp, @ddp_len, @seg_len, @rreq: headers for the Terminate, see
- *     swp_term_encode(); NULL when the error is not tied to a segment
+ *     swp_term_encode(); NULL if the error does not belong to a segment
  */
 void swp_qp_fail(struct swp_qp *qp, enum swp_fault fault, const u8 *ddp,
 		 u32 ddp_len, u16 seg_len, const u8 *rreq);
-/* Our Terminate is on its way or can't be sent: flush, FIN.  Socket lock held. */
+/* Our Terminate is sent or cannot be sent: flush, FIN.  Socket lock held. */
 void swp_qp_terminated(struct swp_qp *qp);
-/* A Terminate came in.  Socket lock held. */
+/* The peer's Terminate has arrived.  Socket lock held. */
 void swp_qp_peer_terminated(struct swp_qp *qp, const struct swp_term *t);
-/* The stream is gone or useless, nothing can be sent.  Socket lock held. */
+/* The stream has ended or is useless; nothing is sent.  Socket lock held. */
 void swp_qp_dead(struct swp_qp *qp, int error);
 
-/* Work and completions ------------------------------------------------------ */
+/* Work and completions ----------------------------------------------------- */
 
-extern struct workqueue_struct *swp_wq;	/* for consumers in the kernel */
+extern struct workqueue_struct *swp_wq;	/* for kernel consumers */
 extern struct workqueue_struct *swp_user_wq;
 extern struct workqueue_struct *swp_poll_wq;
 extern struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 /* The stream with a reference, or NULL.  Any context. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
-/* The same after a while that grows until something succeeds: memory is short. */
+/* The same with a delay, which grows while there is no memory. */
 void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
-/* A kernel consumer posts a receive.  Any context. */
+/* Note the CPU on which a kernel consumer posts a receive.  Any context. */
 void swp_qp_consumer_is_here(struct swp_qp *qp);
 /*
- * A kernel consumer has posted requests that take so many octets to the wire, and
- * nobody looks at the queue.  Any context, with any locks of the consumer's.
+ * Doorbell of a kernel consumer for requests with @octets on the wire.  Any
+ * context; the consumer may hold any locks of its own.
  */
 void swp_qp_posted(struct swp_qp *qp, u64 octets);
-void swp_qp_flush(struct swp_qp *qp);		/* any context, no locks but the socket's */
+void swp_qp_flush(struct swp_qp *qp);	/* any context; at most socket lock */
 void swp_qp_event(struct swp_qp *qp, enum ib_event_type type);
 void swp_qp_close_later(struct swp_qp *qp, unsigned int flag);
 /*
- * Completes what can be completed, in posting order.  Any context; not with
- * qp->lock held.
+ * Completes all send requests that can be completed, in posting order.  Any
+ * context; without qp->lock.
  */
 void swp_sq_complete(struct swp_qp *qp);
 
-/* Memory that is charged to its maker; never sleeps. */
+/* Memory charged to the QP's creator; never sleeps. */
 void *swp_qp_alloc(struct swp_qp *qp, size_t size);
 
 #endif /* SWP_QP_H */
