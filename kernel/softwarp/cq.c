@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completion queues: a ring that the kernel fills and its owner empties - a
+ * Completion queues: rings that the kernel fills and their owner empties: a
  * program through its mapping, without a system call, or a kernel consumer
  * through poll_cq.
  */
@@ -12,9 +12,10 @@
 #include "trace.h"
 
 /*
- * Kernel consumers that poll by themselves may do so in interrupt context.  The
- * core polls its queues in softirq or in a work item, programs never enter the
- * kernel to poll, and masking interrupts is dear on some machines.
+ * A kernel consumer that polls by itself may do so in hard interrupts.  But the
+ * core polls its CQs in softirq or in a work item, and programs do not enter
+ * the kernel to poll.  For these do not disable interrupts, which is expensive
+ * on some machines.
  */
 static bool no_interrupts(const struct swp_cq *cq)
 {
@@ -42,8 +43,8 @@ static void cq_unlock(struct swp_cq *cq, unsigned long flags)
 }
 
 /*
- * An event is due that nothing holds back any more.  cq->lock held; returns what
- * swp_cq_push() does.
+ * Disarms the CQ to raise the event now.  cq->lock held.  Returns bits for
+ * swp_cq_notify().
  */
 static int fire(struct swp_cq *cq)
 {
@@ -57,16 +58,17 @@ static int fire(struct swp_cq *cq)
 }
 
 /*
- * A completion raises the event, now or - moderated - with others.  The CQ stays
- * armed until then, so the program may poll what has come and arm again; what it
- * has seen by then counts all the same, and no event is lost.  cq->lock held.
+ * Raises the event of a completion now or, with moderation, together with
+ * others.  The CQ stays armed until then: the program may poll and arm again
+ * meanwhile.  Completions that it has polled still count, so no event is lost.
+ * cq->lock held.
  */
 static int hold_or_fire(struct swp_cq *cq)
 {
 	lockdep_assert_held(&cq->lock);
 	if (!cq->mod_count || ++cq->held >= cq->mod_count)
 		return fire(cq);
-	/* of an earlier event the timer may still run: it begins anew */
+	/* restarts the timer, which may still run for an earlier event */
 	if (cq->held == 1)
 		hrtimer_start(&cq->mod_timer,
 			      ns_to_ktime(cq->mod_period * NSEC_PER_USEC),
@@ -88,7 +90,7 @@ static enum hrtimer_restart mod_expired(struct hrtimer *t)
 	return HRTIMER_NORESTART;
 }
 
-/* As with other devices a period or a count of 0 is no moderation. */
+/* As with other devices, a period or a count of 0 means no moderation. */
 int swp_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 {
 	struct swp_cq *cq = to_swp_cq(ibcq);
@@ -106,8 +108,9 @@ int swp_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 }
 
 /*
- * Consumers in the kernel stop what their handler starts before they destroy a
- * CQ, but after its QPs are gone: no event may come then.
+ * A kernel consumer destroys its QPs, then stops what its handler has started,
+ * then destroys the CQ.  So no event may follow the destruction of the QPs,
+ * which calls this.
  */
 void swp_cq_settle(struct swp_cq *cq)
 {
@@ -124,8 +127,8 @@ void swp_cq_settle(struct swp_cq *cq)
 
 /*
  * swp_cq_push - append a completion.
- * Any context.  Returns what to hand to swp_cq_notify() once no lock that a
- * completion handler could need is held.
+ * Any context.  Returns bits for swp_cq_notify(), to be called without any lock
+ * that a completion handler may need.
  */
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 {
@@ -140,7 +143,7 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	flags = cq_lock(cq);
 	ctrl = swp_ring_ctrl(&cq->ring);
 	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
-	/* a wild value of a hostile owner looks like an overflow, and is one */
+	/* a wrong cons of a hostile owner counts as an overflow */
 	if (cq->overflow || cq->prod - cons >= cq->ring.entries) {
 		if (!cq->overflow) {
 			cq->overflow = true;
@@ -152,8 +155,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	if (cq->timestamps)
 		cqe->timestamp = ktime_get_ns();
 	/*
-	 * Until all the rest is there the slot keeps the generation of the lap
-	 * before: any other value, 0 too, is valid in some lap.
+	 * Store gen last: until then the slot keeps the generation of the lap
+	 * before.  Any other value, even 0, is valid in some lap.
 	 */
 	memcpy(dst, cqe, offsetof(struct swp_cqe, gen));
 	dst->timestamp = cqe->timestamp;
@@ -162,7 +165,7 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 	smp_store_release(&dst->gen, (u16)(cq->prod / cq->ring.entries + 1));
 	cq->prod++;
 
-	/* pairs with the barrier between arming and polling in req_notify */
+	/* pairs with the provider's barrier between arming and polling */
 	smp_mb();
 	arm = cq->ring.entry ? READ_ONCE(ctrl->arm) : cq->arm;
 	if (arm == SWP_ARM_NEXT ||
@@ -179,7 +182,7 @@ void swp_cq_notify(struct swp_cq *cq, int bits)
 	struct ib_event ev;
 
 	if ((bits & SWP_CQ_NOTIFY) && cq->base.comp_handler) {
-		/* a softirq that it raises runs here, not in ksoftirqd */
+		/* a softirq raised by it runs here, not in ksoftirqd */
 		bool process = !cq->ring.entry && !irqs_disabled();
 
 		if (process)
@@ -240,7 +243,7 @@ int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	while (n < num && cq->cons != cq->prod) {
 		cqe = swp_ring_slot(&cq->ring, cq->cons);
 		cq->cons++;
-		/* completions of a QP that was destroyed are dropped with it */
+		/* drop completions of a QP that has been destroyed */
 		qp = xa_load(&to_swp_dev(ibcq->device)->qps, cqe->qp_num);
 		if (!qp)
 			continue;
@@ -321,8 +324,8 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (ret)
 		goto err_count;
 	/*
-	 * What is granted is what the ring holds: a program that fills its CQ
-	 * to the brim must not overflow it, one that goes beyond must.
+	 * Grant exactly the entries of the ring: a program that fills its CQ
+	 * completely must not overflow it; with one more completion it must.
 	 */
 	cq->base.cqe = cq->ring.entries;
 	if (udata) {
@@ -343,10 +346,10 @@ err_count:
 	return ret;
 }
 
-/* CQEs that are copied at a time with the lock held, softirqs off */
+/* CQEs copied at a time with the lock held and softirqs off */
 #define SWP_MOVE_CQES	64
 
-/* The program neither polls nor arms meanwhile; if it does it gets garbage. */
+/* The program must not poll or arm meanwhile; if it does, it reads garbage. */
 static void copy_cqes(const struct swp_cq *cq, struct swp_ring *to, u32 cons,
 		      u32 from, u32 num)
 {
@@ -362,10 +365,10 @@ static void copy_cqes(const struct swp_cq *cq, struct swp_ring *to, u32 cons,
 }
 
 /*
- * cq->lock held.  Copies what waits in the queue from number @from on, if that
- * is little, and swaps the rings.
- * Returns 0; -EBUSY: the new ring is too small for what waits in the old one;
- * else how many wait.
+ * Copies the waiting CQEs from number @from on, if these are few, and swaps the
+ * rings.  cq->lock held.
+ * Returns 0; -EBUSY: the new ring is too small for the waiting CQEs, or the CQ
+ * has overflowed; else the number of waiting CQEs.
  */
 static int try_move(struct swp_cq *cq, struct swp_ring *to, u32 cons, u32 from)
 {
@@ -385,8 +388,8 @@ static int try_move(struct swp_cq *cq, struct swp_ring *to, u32 cons, u32 from)
 }
 
 /*
- * There may be millions of them, so most are copied without the lock; what comes
- * meanwhile goes behind them.  It cannot be more than the ring holds, as nothing
+ * There may be millions of CQEs, so copy most of them without the lock; new
+ * ones follow behind them.  They cannot be more than the ring holds, as nothing
  * is consumed.  resize_mutex held.
  */
 static int move_cqes(struct swp_cq *cq, struct swp_ring *to)
@@ -430,7 +433,7 @@ int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 	resp.ring_key = swp_ring_key(&ring);
 	resp.ring_bytes = ring.bytes;
 	resp.entries = ring.entries;
-	/* once the rings have changed places there is no way back */
+	/* do this first: a swap of the rings cannot be undone */
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!ret) {
 		mutex_lock(&cq->resize_mutex);

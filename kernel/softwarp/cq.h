@@ -18,25 +18,26 @@ struct swp_cq {
 	struct mutex resize_mutex;	/* outside lock: serialises resizing */
 	struct swp_ring ring;
 	u32 id;
-	spinlock_t lock;	/* protects all below; innermost, see cq_lock() */
+	spinlock_t lock;	/* protects all below; innermost, cq_lock() */
 	u32 prod;
-	u32 cons;		/* kernel consumers: ours; user: see ring */
+	u32 cons;		/* kernel consumers; user: in the ring */
 	u32 arm;		/* kernel consumers: enum swp_arm */
 	bool overflow;
-	bool timestamps;	/* of each completion; constant */
+	bool timestamps;	/* in each completion; constant */
 	bool prompt;		/* see startup.h; constant once it is used */
-	/* moderation of events: one per this many completions ... */
-	u16 mod_count;		/* 0: an event at once */
-	u16 mod_period;		/* ... or this long, us, after the first */
-	u16 held;		/* completions that would have raised it */
+	/* moderation: one event per this many completions ... */
+	u16 mod_count;		/* 0: no moderation */
+	u16 mod_period;		/* ... or this time, us, after the first one */
+	u16 held;		/* completions since the timer started */
 	struct hrtimer mod_timer;
 };
 
 #define to_swp_cq(x)	container_of(x, struct swp_cq, base)
 
 /*
- * Made by ib_alloc_cq(), and polled by the core, in softirq or in a work item?
- * One of ib_create_cq() has no poll_ctx, which is the number for softirq.
+ * Did ib_alloc_cq() create it, and does the core poll it, in softirq or in a
+ * work item?  Check wc, too: ib_create_cq() leaves poll_ctx 0, which means
+ * softirq.
  */
 static inline bool swp_cq_is_cores(const struct swp_cq *cq)
 {
@@ -47,7 +48,7 @@ static inline bool swp_cq_is_cores(const struct swp_cq *cq)
 enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);
 void swp_cq_notify(struct swp_cq *cq, int bits);
-/* Raises an event that moderation holds back; none is under way then.  May sleep. */
+/* Stops the timer and raises the event that moderation holds back.  May sleep. */
 void swp_cq_settle(struct swp_cq *cq);
 
 /* Verbs */

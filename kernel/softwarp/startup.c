@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MPA start-up on a socket that a consumer in the kernel hands over, see
- * include/startup.h.
+ * MPA start-up on a socket of a kernel consumer, see include/startup.h.
  */
 #include <linux/module.h>
 
@@ -9,7 +8,7 @@
 #include "qp.h"
 #include "include/startup.h"
 
-/* What the consumer is told --------------------------------------------------- */
+/* Calls to the consumer ---------------------------------------------------- */
 
 static void peer_of(const struct swp_mpa_frame *f,
 		    struct swp_startup_peer *peer)
@@ -23,7 +22,7 @@ static void peer_of(const struct swp_mpa_frame *f,
 	};
 }
 
-/* ulp->replied, and the same for a Request; @f: the peer's frame, or NULL */
+/* ulp->replied, also for the responder; @f: the peer's frame, or NULL */
 static void done(struct swp_ep *ep, int status, const struct swp_mpa_frame *f)
 {
 	struct swp_startup_peer peer;
@@ -39,19 +38,19 @@ static void dropped(struct swp_ep *ep, int error)
 	done(ep, error, NULL);
 }
 
-/* The consumer may answer at once, which takes the mutex. */
+/* Releases the mutex for the call, since the consumer may answer at once. */
 static void offer(struct swp_ep *ep)
 {
 	struct swp_startup_peer peer;
 
 	lockdep_assert_held(&ep->mutex);
 	ep->state = SWP_EP_REPORTED;
-	/* from here on the ULP takes what time it needs */
+	/* the ULP may take any time to answer */
 	swp_ep_stop_timer(ep);
 	peer_of(&ep->hs->peer, &peer);
 	mutex_unlock(&ep->mutex);
 	ep->ops->request(ep->ctx, &peer);
-	/* look at what came behind the Request */
+	/* check for octets after the Request */
 	swp_ep_kick(ep);
 	mutex_lock(&ep->mutex);
 }
@@ -81,7 +80,7 @@ static void closed(struct swp_ep *ep, int error)
 }
 
 static const struct swp_ulp startup_ulp = {
-	/* a consumer may sleep when it is called */
+	/* a consumer may sleep in its ops */
 	.ordered = false,
 	.pd_max = SWP_MPA_PD_MAX,
 	.replied = done,
@@ -92,7 +91,7 @@ static const struct swp_ulp startup_ulp = {
 	.closed = closed,
 };
 
-/* Calls of the consumer ------------------------------------------------------- */
+/* Calls by the consumer ---------------------------------------------------- */
 
 static struct swp_ep *to_ep(struct swp_startup *s)
 {
@@ -135,7 +134,7 @@ static int check(const struct swp_startup_param *p)
 	return swp_llp_may_take(p->sock);
 }
 
-/* What the consumer asks for, into the endpoint.  Under ep->mutex. */
+/* Copies the consumer's parameters to the endpoint.  Under ep->mutex. */
 static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 {
 	struct swp_handshake *hs = ep->hs;
@@ -149,7 +148,7 @@ static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 	hs->ird = p->ird;
 	hs->ord = p->ord;
 	swp_handshake_local(hs, p->ird, p->ord);
-	/* nothing but the log needs them */
+	/* only the log needs the addresses */
 	swp_llp_names(ep->llp, &local, &hs->remote, NULL);
 	if (p->role == SWP_STARTUP_INITIATOR) {
 		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
@@ -195,7 +194,7 @@ static struct swp_startup *start(const struct swp_startup_param *p)
 		return ERR_CAST(ep);
 	}
 
-	/* the caller's reference becomes that of the handle */
+	/* the caller's reference of swp_ep_new() becomes that of the handle */
 	ep->ops = p->ops;
 	ep->ctx = p->ctx;
 	ep->llp = llp;
@@ -204,7 +203,7 @@ static struct swp_startup *start(const struct swp_startup_param *p)
 		goto err;
 	swp_ep_start_timer(ep);
 	swp_ep_own(ep, llp);
-	/* the first look, for which octets need not come, is taken at once */
+	/* run the work item now, without waiting for octets to arrive */
 	swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	return (struct swp_startup *)ep;
@@ -217,7 +216,7 @@ err:
 	return ERR_PTR(ret);
 }
 
-/* The endpoint of a Request that waits for its answer, locked; or NULL. */
+/* Returns the endpoint, locked, if a Request waits for its answer, or NULL. */
 static struct swp_ep *asked(struct swp_startup *s)
 {
 	struct swp_ep *ep = to_ep(s);
@@ -245,7 +244,7 @@ static int accept(struct swp_startup *s, const void *private_data, u16 len)
 	ret = swp_ep_spoke_early(ep);
 	if (ret) {
 		swp_ep_discard(ep, ret, SWP_DROP_RST);
-		ret = 0;	/* done() has told */
+		ret = 0;	/* done() has reported it */
 		goto out;
 	}
 	ret = swp_ep_accept(ep, hs->ird, hs->ord, private_data, len);
@@ -286,7 +285,7 @@ static void put(struct swp_startup *s)
 {
 	struct swp_ep *ep = to_ep(s);
 
-	/* whatever calls the consumer is one of the work items or holds a lock */
+	/* all callers of ops are these work items, or hold one of the locks */
 	flush_work(&ep->work.work);
 	flush_work(&ep->timer.work);
 	mutex_lock(&ep->mutex);
