@@ -48,7 +48,7 @@ static inline bool swp_cq_is_cores(const struct swp_cq *cq)
 enum { SWP_CQ_NOTIFY = 1, SWP_CQ_OVERFLOW = 2 };
 int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe);
 void swp_cq_notify(struct swp_cq *cq, int bits);
-/* Stops the timer and raises the event that moderation holds back.  May sleep. */
+/* Stops the timer, raises the event that moderation holds back.  May sleep. */
 void swp_cq_settle(struct swp_cq *cq);
 
 /* Verbs */

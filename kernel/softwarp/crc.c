@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CRC32c of the data path.  RFC 5044 wants it on every connection by default, so
- * it is hot.  What computes it fastest differs more than one would think: the
- * crc32 instruction of x86 works on general registers in any context and wins
- * wherever it is real, but an emulated processor works it off bit by bit, and
- * tables are then several times as fast.  So the ways there are get measured
- * once, when the module is loaded, as the RAID code of the kernel does it.
+ * CRC32c of the data path.  RFC 5044 uses it on every connection by default, so
+ * this code is hot.  The fastest way to compute it varies: the crc32
+ * instruction of x86 works on general registers, in any context, and is the
+ * fastest on real hardware.  But an emulated CPU executes it bit by bit; then
+ * tables are several times as fast.  So measure all ways once, when the module
+ * is loaded, as the RAID code of the kernel does.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -19,10 +19,10 @@
 #include "compat.h"
 #include "crc.h"
 
-/* Of CRC32c, bits reflected (RFC 5044 section 4.4) */
+/* The polynomial of CRC32c, bits reflected (RFC 5044 section 4.4) */
 #define SWP_CRC_POLY	0x82f63b78U
 
-/* What one measurement goes over, and how often */
+/* Octets of a measurement, and the number of measurements */
 #define SWP_CRC_PROBE	16384
 #define SWP_CRC_TRIES	5
 
@@ -42,7 +42,7 @@ static const char * const way_names[] = {
 static DEFINE_STATIC_KEY_FALSE(use_insn);
 static DEFINE_STATIC_KEY_FALSE(use_tables);
 
-/* tab[k][b]: what octet b does to the CRC when k more octets follow it */
+/* tab[k][b]: contribution of octet b to the CRC if k more octets follow it */
 static u32 tab[8][256] __ro_after_init;
 
 static void __init make_tables(void)
@@ -61,9 +61,9 @@ static void __init make_tables(void)
 				    tab[0][tab[k - 1][b] & 0xff];
 }
 
-/* Parts of a block that are worked on at once: for a page, and for a segment's rest */
+/* Octets of the parts computed in parallel: of a page, and a segment's rest */
 static const size_t parts[] = { 256, 64 };
-/* after[i][k][b]: what octet k of a CRC with value b is behind parts[i] zeros */
+/* after[i][k][b]: a CRC with octet k of value b, after parts[i] zeros */
 static u32 after[ARRAY_SIZE(parts)][4][256] __ro_after_init;
 
 static u32 __init zeros(u32 crc, size_t count)
@@ -73,7 +73,7 @@ static u32 __init zeros(u32 crc, size_t count)
 	return crc;
 }
 
-/* A CRC is linear: that of a sum is the sum of those of its bits. */
+/* A CRC is linear: the CRC of a sum of bits is the sum of their CRCs. */
 static void __init make_after(void)
 {
 	u32 bit, i, k, b;
@@ -128,7 +128,7 @@ static __always_inline u32 step1_insn(u32 crc, u8 v)
 	return crc;
 }
 
-/* CPUID itself, because User-Mode Linux keeps no feature words of its host */
+/* Use CPUID itself: User-Mode Linux has no feature words of its host. */
 static bool __init has_insn(void)
 {
 	u32 a = 1, b, c = 0, d;
@@ -150,10 +150,10 @@ static bool __init has_insn(void)
 #endif
 
 /*
- * One loop for all: @insn and @copy are constants wherever it is inlined.  The
- * copy costs next to nothing there, as the octets pass through a register; and
- * since each is read once, the CRC is that of the copy even while the owner of
- * the source changes it.
+ * One loop for all: @insn and @copy are constants where it is inlined.  The
+ * copy costs almost nothing, because the octets are in a register anyway.  Each
+ * octet is read once, so the CRC is that of the copy, even if the owner of the
+ * source changes it meanwhile.
  */
 static __always_inline u32 run(u32 crc, u8 *dst, const u8 *src, size_t len,
 			       bool insn, bool copy)
@@ -179,9 +179,10 @@ static __always_inline u32 run(u32 crc, u8 *dst, const u8 *src, size_t len,
 }
 
 /*
- * The instruction's result is there after three cycles, and one can begin in each:
- * so three parts of a block are worked on at once, and put together as if nothing
- * but zeros had followed the first ones.
+ * The instruction has a latency of three cycles, but one can start in each
+ * cycle.  So compute the CRCs of three parts of a block in parallel.  To
+ * combine them, continue the CRC of a part as if zeros followed it, and add
+ * that of the next.
  */
 static __always_inline u32 run3(u32 crc, u8 *dst, const u8 *src, size_t part,
 				const u32 (*zeros)[256], bool copy)
@@ -257,7 +258,7 @@ static u32 __init probe_once(enum swp_crc_way way, const void *p)
 	}
 }
 
-/* The least of some times in nanoseconds: whatever disturbs only adds to it. */
+/* The shortest of several times in nanoseconds: disturbances only add time. */
 static u64 __init probe(enum swp_crc_way way, const void *p, u32 *crc)
 {
 	u64 begin, took, best = U64_MAX;
@@ -274,7 +275,7 @@ static u64 __init probe(enum swp_crc_way way, const void *p, u32 *crc)
 	return max_t(u64, best, 1);
 }
 
-/* Never fails: what can't be measured is done by the kernel's library. */
+/* Never fails: without memory to measure, it uses the kernel's library. */
 void __init swp_crc_init(void)
 {
 	enum swp_crc_way way, best = SWP_CRC_KERNEL;
@@ -298,7 +299,7 @@ void __init swp_crc_init(void)
 		took = probe(way, p, &crc);
 		if (WARN_ON_ONCE(crc != want))
 			continue;
-		/* alike: the one that also copies */
+		/* if about equal, prefer the way that copies, too */
 		if (took <= least + least / 8) {
 			least = min(took, least);
 			best = way;

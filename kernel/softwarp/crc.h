@@ -8,9 +8,9 @@
 #include <linux/types.h>
 
 u32 swp_crc32c(u32 crc, const void *p, size_t len);
-/* The same while copying; the CRC is that of what stands in @dst afterwards. */
+/* The same with a copy; the CRC is that of the octets stored in @dst. */
 u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len);
-/* Chooses how; before all others. */
+/* Chooses the fastest way; call it before the others. */
 void swp_crc_init(void);
 
 #endif /* SWP_CRC_H */

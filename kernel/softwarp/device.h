@@ -57,7 +57,7 @@ struct swp_params {
 
 extern struct swp_params swp_params;
 
-/* limits.c: objects that are counted ----------------------------------------- */
+/* limits.c: objects that are counted --------------------------------------- */
 
 enum swp_limit {
 	SWP_LIMIT_QP,

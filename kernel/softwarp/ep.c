@@ -2,8 +2,8 @@
 /*
  * Endpoints: MPA start-up on one TCP connection, for either end and any ULP.
  *
- * What each state waits for, for how long, and how it ends stands in one table,
- * at the end of this file.
+ * The table rules[] at the end of this file says what each state does on an
+ * event, how long it may take, and how it ends.
  */
 #include <linux/delay.h>
 #include <linux/memcontrol.h>
@@ -19,15 +19,16 @@
 
 struct workqueue_struct *swp_cm_wq;
 /*
- * One at a time: connections come up in the order in which they were begun, and
- * with them the events.  Programs with several QPs count on it (perftest).
+ * Runs one work item at a time, so that connections, and their events, come up
+ * in the order in which they began.  Programs with several QPs rely on it
+ * (perftest).
  */
 static struct workqueue_struct *ordered_wq;
 DECLARE_WAIT_QUEUE_HEAD(swp_cm_idle);
 
 static const struct swp_conn_ops conn_ops;
 
-/* Lifetime ------------------------------------------------------------------ */
+/* Lifetime ----------------------------------------------------------------- */
 
 void swp_ep_free_handshake(struct swp_ep *ep)
 {
@@ -42,7 +43,7 @@ void swp_ep_free_handshake(struct swp_ep *ep)
 	ep->hs = NULL;
 }
 
-/* The device waits for this: a reference makes ep->dev safe to use. */
+/* The device waits for this, so a reference makes ep->dev safe to use. */
 static void ep_free(struct kref *ref)
 {
 	struct swp_ep *ep = container_of(ref, struct swp_ep, ref);
@@ -83,7 +84,7 @@ void swp_ep_kick(struct swp_ep *ep)
 	kref_get(&ep->ref);
 	if (queue_delayed_work(ep_wq(ep), &ep->work, 0))
 		return;
-	/* it keeps its place among the others, but does not wait any longer */
+	/* keeps its place in the queue, but ends a delay */
 	if (!timer_pending(&ep->work.timer) ||
 	    mod_delayed_work(ep_wq(ep), &ep->work, 0))
 		swp_ep_put(ep);
@@ -124,7 +125,7 @@ struct swp_ep *swp_ep_new(struct swp_device *dev, const struct swp_ulp *ulp,
 	gfp_t gfp = GFP_KERNEL_ACCOUNT;
 	struct swp_ep *ep;
 
-	/* others must not wait while memory of this listener's owner is looked for */
+	/* reclaim for this listener's owner must not delay other listeners */
 	if (state == SWP_EP_WAIT_REQUEST)
 		gfp |= __GFP_NORETRY | __GFP_NOWARN;
 	ep = kzalloc(sizeof(*ep), gfp);
@@ -166,8 +167,8 @@ struct swp_ep *swp_ep_new(struct swp_device *dev, const struct swp_ulp *ulp,
 }
 
 /*
- * The endpoint after @ep (NULL: the first) with a reference; takes over that of
- * @ep, which keeps its place in the list until the next one is found.
+ * Returns the endpoint after @ep (NULL: the first) with a reference.  Drops
+ * that of @ep, which keeps @ep in the list until the next endpoint is found.
  */
 static struct swp_ep *next_ep(struct swp_device *dev, struct swp_ep *ep)
 {
@@ -195,14 +196,14 @@ void swp_ep_kill_all(struct swp_device *dev, int error)
 		swp_ep_kill(ep, error);
 }
 
-/* The end of start-up ------------------------------------------------------- */
+/* The end of start-up ------------------------------------------------------ */
 
 void swp_ep_end_handshake(struct swp_ep *ep)
 {
 	lockdep_assert_held(&ep->mutex);
 	if (ep->ulp->release)
 		ep->ulp->release(ep);
-	/* after the listener, which may have started it */
+	/* after release(): the listener may have started it */
 	swp_ep_stop_timer(ep);
 	if (ep->qp) {
 		swp_qp_unclaim(ep->qp, ep);
@@ -225,10 +226,7 @@ void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how)
 	ep->llp = NULL;
 }
 
-/*
- * The end: the first reference goes.  Once per endpoint, by a caller that has
- * a reference of its own.
- */
+/* Drops the first reference.  Once per endpoint; the caller has another one. */
 static void ep_finish(struct swp_ep *ep)
 {
 	if (ep->id) {
@@ -281,7 +279,7 @@ static void connect_failed(struct swp_ep *ep, int err,
 	ep_finish(ep);
 }
 
-/* The end of a connection --------------------------------------------------- */
+/* The end of a connection -------------------------------------------------- */
 
 void swp_ep_told_up(struct swp_ep *ep)
 {
@@ -336,11 +334,12 @@ static const struct swp_conn_ops conn_ops = {
 	.closed = closed,
 };
 
-/* The socket's callbacks ---------------------------------------------------- */
+/* The socket's callbacks --------------------------------------------------- */
 
 /*
- * Nobody has the work look for nothing: while it waits for its turn, what comes
- * last of all would be seen before what others have waited for longer.
+ * Queue the work item only if there is something to read: otherwise it could
+ * wait in the queue until an octet arrives, and handle it before older events
+ * of other endpoints.
  */
 static void llp_data(struct swp_llp *llp)
 {
@@ -352,7 +351,7 @@ static void llp_state(struct swp_llp *llp)
 {
 	struct swp_ep *ep = llp->owner;
 
-	/* the passive side is connected from the start */
+	/* with a listener: TCP is connected already */
 	if (READ_ONCE(ep->lis) ? swp_llp_has_news(llp) :
 				 !swp_llp_is_connecting(llp))
 		swp_ep_kick(ep);
@@ -376,7 +375,7 @@ void swp_ep_own(struct swp_ep *ep, struct swp_llp *llp)
 	swp_llp_set_owner(llp, &llp_ops, ep);
 }
 
-/* Frames -------------------------------------------------------------------- */
+/* Frames ------------------------------------------------------------------- */
 
 void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord)
 {
@@ -413,7 +412,7 @@ int swp_handshake_room(struct swp_ep *ep, size_t len)
 		return 0;
 	if (ep->memcg)
 		old = set_active_memcg(ep->memcg);
-	/* as in swp_ep_new(); the caller comes again */
+	/* flags as in swp_ep_new(); the caller tries again */
 	in = kmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN);
 	if (ep->memcg)
 		set_active_memcg(old);
@@ -427,7 +426,7 @@ int swp_handshake_room(struct swp_ep *ep, size_t len)
 	return 0;
 }
 
-/* Required is a peer that asks by itself, not one that follows our wish. */
+/* SWP_CRC_REQUIRE: the peer itself must set C=1; our own C=1 is not enough. */
 static bool crc_missing(const struct swp_handshake *hs,
 			const struct swp_mpa_frame *f)
 {
@@ -443,7 +442,7 @@ static void stream_init(struct swp_stream_params *p,
 		.crc = res->crc,
 		.tx_markers = res->tx_markers,
 		.rx_markers = res->rx_markers,
-		/* RFC 7306 came later than the Consortium's version */
+		/* the Consortium's version is older than RFC 7306 */
 		.accept = rev == SWP_MPA_REV_RDMAC ? SWP_ACCEPT_RDMAC :
 			  hs->policy.extensions ? SWP_ACCEPT_EXT : 0,
 		.initiator = initiator,
@@ -454,9 +453,9 @@ static void stream_init(struct swp_stream_params *p,
 }
 
 /*
- * Reads what there is of a frame and nothing of what follows it.  0 when the
- * frame is complete, -EAGAIN, -ECONNRESET at the end of the stream, the
- * socket's error, or an error of swp_mpa_decode().
+ * Reads the octets of a frame that have arrived, and none of those after it.
+ * Returns 0: the frame is complete, -EAGAIN, -ENOMEM, -ECONNRESET: the stream
+ * has ended, the socket's error, or an error of swp_mpa_decode().
  */
 static int gather(struct swp_ep *ep, enum swp_mpa_kind kind,
 		  struct swp_mpa_frame *f)
@@ -492,7 +491,7 @@ static bool malformed(int err)
 
 /*
  * RFC 5044 section 7.1.2, rule 9: a frame with more private data than the ULP
- * takes counts as improperly formed.
+ * accepts counts as improperly formed.
  */
 static bool pd_too_long(struct swp_ep *ep, const char *what,
 			const struct swp_mpa_frame *f)
@@ -507,8 +506,8 @@ static bool pd_too_long(struct swp_ep *ep, const char *what,
 }
 
 /*
- * What is not sent yet of a frame.  -EAGAIN: there is no memory for it, and the
- * caller has to come again, with the same frame.
+ * Sends the rest of a frame.  -EAGAIN: there is no memory; the caller has to
+ * try again, with the same frame.
  */
 static int send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 		      const struct swp_mpa_frame *f)
@@ -523,9 +522,9 @@ static int send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 }
 
 /*
- * The Reply, in the time of the ULP that gives the answer.  A peer whose enhanced
- * Request is answered with the end of the stream would take us for one that knows
- * revision 1 only, so memory is waited for.
+ * Sends the Reply, in the context of the ULP that answers.  Waits for memory:
+ * if the stream ended instead, a peer with an enhanced Request would conclude
+ * that we support only revision 1.
  */
 static int send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
 {
@@ -543,12 +542,12 @@ static int send_reply(struct swp_ep *ep, const struct swp_mpa_frame *f)
 	}
 }
 
-/* RFC 6581 section 8: tells why the stream cannot be used. */
+/* RFC 6581 section 8: tells the peer why the stream cannot be used. */
 static void send_terminate(struct swp_ep *ep, enum swp_fault fault,
 			   const struct swp_mpa_result *res)
 {
 	const struct swp_term term = swp_fault_term(fault);
-	/* a marker would stand in front, and it is all zeros there */
+	/* a marker would precede the FPDU, with a value of 0 there */
 	u8 buf[SWP_MARKER_LEN + SWP_MPA_LEN + SWP_UNTAGGED_LEN + SWP_TERM_MAX +
 	       3 + SWP_MPA_CRC_LEN] = {};
 	u8 *fpdu = buf + (res->tx_markers ? SWP_MARKER_LEN : 0);
@@ -573,7 +572,7 @@ static void send_terminate(struct swp_ep *ep, enum swp_fault fault,
 		swp_stat_terminate(ep->dev, true, fault);
 }
 
-/* Active side --------------------------------------------------------------- */
+/* Active side -------------------------------------------------------------- */
 
 static void connecting(struct swp_ep *ep)
 {
@@ -590,7 +589,7 @@ static void connecting(struct swp_ep *ep)
 	}
 
 	swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
-	/* what answers it has no higher one */
+	/* the Reply must not have a higher revision */
 	hs->max_rev = hs->mine.rev;
 	hs->mine.pd = hs->pd;
 	hs->mine.pd_len = hs->pd_len;
@@ -605,16 +604,16 @@ static void connecting(struct swp_ep *ep)
 		return;
 	}
 	ep->state = SWP_EP_WAIT_REPLY;
-	/* from here on it is the peer's ULP that takes its time */
+	/* now the peer's ULP may take up to reply_ms */
 	swp_ep_start_timer(ep);
-	/* a peer that answered early makes no further noise */
+	/* after an early Reply there is no further callback */
 	if (swp_llp_peek(ep->llp) != -EAGAIN)
 		swp_ep_kick(ep);
 }
 
 /*
- * RFC 6581 section 10: a peer that knows revision 1 only closes when it sees an
- * enhanced Request.  True when another attempt has begun.
+ * RFC 6581 section 10: a peer that supports only revision 1 closes on an
+ * enhanced Request.  True: another attempt has begun.
  */
 static bool fall_back(struct swp_ep *ep, int err)
 {
@@ -634,8 +633,8 @@ static bool fall_back(struct swp_ep *ep, int err)
 }
 
 /*
- * The Reply was good and this end cannot go on.  RFC 6581 section 9.3: an
- * enhanced peer hears it in a Terminate, the only FPDU of this stream.
+ * The Reply is valid, but this end cannot continue.  RFC 6581 section 9.3: send
+ * an enhanced peer a Terminate, as the only FPDU of this stream.
  */
 static void give_up(struct swp_ep *ep, int err, enum swp_fault fault,
 		    const struct swp_mpa_result *res)
@@ -750,7 +749,7 @@ static void reply_came(struct swp_ep *ep)
 	give_up(ep, -EPROTO, fault, &res);
 }
 
-/* Passive side -------------------------------------------------------------- */
+/* Passive side ------------------------------------------------------------- */
 
 void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 {
@@ -761,14 +760,14 @@ void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 	swp_mpa_refuse(&hs->local, &hs->peer, &rep);
 	rep.pd = pd;
 	rep.pd_len = len;
-	/* what comes while this waits for memory is of no interest */
+	/* ignore what arrives while send_reply() waits for memory */
 	swp_llp_set_owner(ep->llp, NULL, NULL);
-	/* a peer that is gone already needs no refusal */
+	/* on failure the peer is gone and needs no refusal */
 	if (!send_reply(ep, &rep))
 		swp_stat_inc(ep->dev, MPA_REJECTED);
 }
 
-/* The same from the work item, which must not wait; false: not yet. */
+/* The same from the work item, which must not wait.  False: try again. */
 static bool try_refusal(struct swp_ep *ep)
 {
 	struct swp_mpa_frame rep;
@@ -829,8 +828,8 @@ static void request_came(struct swp_ep *ep)
 
 	/*
 	 * RFC 5044 section 7.1.2: nothing follows the Request before the Reply.
-	 * What came in one segment with it is found here, later octets by
-	 * reported().
+	 * This finds octets that arrived together with it, reported() later
+	 * ones.
 	 */
 	ret = swp_ep_spoke_early(ep);
 	if (ret) {
@@ -862,8 +861,8 @@ static void offer(struct swp_ep *ep)
 }
 
 /*
- * The peer may neither send (RFC 5044 section 7.1.2) nor leave while the ULP
- * makes up its mind.
+ * While the ULP decides, the peer must neither send (RFC 5044 section 7.1.2)
+ * nor close.
  */
 static void reported(struct swp_ep *ep)
 {
@@ -890,9 +889,9 @@ int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 	rep.pd_len = pd_len;
 
 	/*
-	 * The QP first, so that it is there for whatever follows the Reply.
-	 * As responder it sends nothing before the first FPDU came, which an
-	 * initiator sends after it has the Reply.
+	 * Start the QP first, so that it can receive what follows the Reply.
+	 * As responder it sends nothing until the first FPDU has arrived, which
+	 * the initiator sends only after the Reply.
 	 */
 	stream_init(&p, hs, rep.rev, &res, false);
 	kref_get(&ep->ref);
@@ -904,7 +903,7 @@ int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 	swp_ep_end_handshake(ep);
 	ep->state = SWP_EP_RUNNING;
 
-	/* from here on a failure is the end of an established connection */
+	/* from now on, a failure ends an established connection */
 	if (send_reply(ep, &rep))
 		swp_llp_abort(ep->llp);
 	swp_llp_put(ep->llp);
@@ -913,7 +912,7 @@ int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 	return 0;
 }
 
-/* The states ---------------------------------------------------------------- */
+/* The states --------------------------------------------------------------- */
 
 static bool connect_late(struct swp_ep *ep)
 {
@@ -943,7 +942,7 @@ static bool offer_late(struct swp_ep *ep)
 	return true;
 }
 
-/* Started when the listener closed: a ULP may answer for a while after that. */
+/* The listener starts this time when it closes: the ULP may still answer. */
 static bool answer_late(struct swp_ep *ep)
 {
 	return ep->ulp->gone && ep->ulp->gone(ep);
@@ -970,16 +969,16 @@ static void end_running(struct swp_ep *ep, int error)
 }
 
 struct rule {
-	/* something has come, or may have */
+	/* handles an event; there may be none */
 	void (*run)(struct swp_ep *ep);
 	/*
-	 * The time that the peer has, milliseconds; NULL: what is left of the
-	 * state before, or none.
+	 * Time limit, milliseconds; NULL: the rest of the previous state's
+	 * limit, or none.
 	 */
 	const uint *limit;
-	/* the time is over: true if that is the end */
+	/* the time is over; true: the endpoint ends */
 	bool (*late)(struct swp_ep *ep);
-	/* how it ends too soon: time is over, or device, QP or listener goes */
+	/* ends it: the time is over, or the device, QP or listener goes */
 	void (*end)(struct swp_ep *ep, int error);
 };
 
@@ -1013,10 +1012,10 @@ static const struct rule rules[SWP_EP_STATES] = {
 		.end = end_passive,
 	},
 	[SWP_EP_RUNNING] = {
-		/* the QP has a time limit of its own, and tells of the end */
+		/* the QP has its own time limit, and calls closed() */
 		.end = end_running,
 	},
-	/* [SWP_EP_DEAD]: a late kick, or one that lost a race with progress */
+	/* [SWP_EP_DEAD]: empty, for a kick that came too late */
 };
 
 void swp_ep_start_timer(struct swp_ep *ep)
@@ -1060,7 +1059,7 @@ static void ep_timeout(struct work_struct *work)
 	swp_ep_release(ep);
 }
 
-/* Module -------------------------------------------------------------------- */
+/* Module ------------------------------------------------------------------- */
 
 int swp_ep_init(void)
 {

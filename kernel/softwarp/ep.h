@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * An endpoint: one TCP connection from its beginning to the moment a QP takes
- * the stream over, and the events of its end.
+ * An endpoint: one TCP connection from its beginning until a QP takes over the
+ * stream, and the events of its end.
  *
  *   active    CONNECTING -> WAIT_REPLY ---------------------> RUNNING -> DEAD
  *   passive   WAIT_REQUEST -> OFFERING -> REPORTED -(accept)-> RUNNING -> DEAD
  *
- * Everything an endpoint waits for ends in one work item (ep.c), which looks at
- * what there is and never waits for the peer.  In RUNNING the QP owns the stream
- * and calls peer_fin() and closed().  An endpoint works for a ULP: iw_cm
- * (iwcm.c), or a consumer in the kernel that hands over a socket (startup.c).
- * Passive endpoints of iw_cm come from a listener (listen.c).
+ * All events of an endpoint queue one work item (ep.c), which handles what has
+ * arrived and never waits for the peer.  In RUNNING the QP owns the stream and
+ * calls peer_fin() and closed().  An endpoint serves a ULP: iw_cm (iwcm.c), or
+ * a kernel consumer with a socket (startup.c).  A listener (listen.c) creates
+ * the passive endpoints of iw_cm.
  *
  * Locks, outermost first:
- *   hub_mutex      the list of hubs, their birth and death (listen.c)
+ *   hub_mutex      the list of hubs, their creation and end (listen.c)
  *   ep->mutex      state of an endpoint and its socket until RUNNING
  *   hub->lock      listeners of a hub
  *   lis->lock      dead, pending; CONNECT_REQUEST is delivered under it
- *   ep->ev_lock    what the ULP knows and may be told; CLOSE after the rest
+ *   ep->ev_lock    which events the ULP has and may get; CLOSE after the rest
  *   dev->cm_lock   lists of a device
  *
- * References on an endpoint: one from birth until swp_ep_finish(), one for each
- * of the two work items while queued, one of the QP until closed(), one of a
- * consumer's handle.
+ * References on an endpoint: one from its creation until ep_finish(), one for
+ * each of the two work items while queued, one of the QP until closed(), one of
+ * a consumer's handle.
  */
 #ifndef SWP_EP_H
 #define SWP_EP_H
@@ -39,7 +39,7 @@
 
 struct swp_ulp;
 
-/* TCP is short of memory during start-up: again, milliseconds */
+/* Milliseconds until the next try, when TCP has no memory during start-up */
 #define SWP_MEMORY_RETRY_MS	5
 
 enum swp_ep_state {
@@ -47,26 +47,26 @@ enum swp_ep_state {
 	SWP_EP_WAIT_REPLY,	/* Request sent */
 	SWP_EP_WAIT_REQUEST,	/* accepted by TCP */
 	SWP_EP_OFFERING,	/* Request complete, no event slot for it yet */
-	SWP_EP_REPORTED,	/* the ULP knows and has not answered */
+	SWP_EP_REPORTED,	/* the ULP has the Request, not yet answered */
 	SWP_EP_RUNNING,		/* the QP has the stream */
 	SWP_EP_DEAD,
 	SWP_EP_STATES
 };
 
-/* What only start-up needs, freed with it */
+/* State of start-up, freed when it ends */
 struct swp_handshake {
-	struct swp_policy policy;	/* as it was when it began */
+	struct swp_policy policy;	/* at the beginning of start-up */
 	struct sockaddr_storage remote;	/* for the log */
 	struct swp_mpa_local local;
 	struct swp_mpa_frame mine;	/* active: the Request sent */
 	struct swp_mpa_frame peer;	/* passive: the Request received */
 	u8 max_rev;
-	bool retried;			/* active: with revision 1 */
-	u32 ird, ord;			/* startup: what the consumer asks for */
+	bool retried;			/* active: now with revision 1 */
+	u32 ird, ord;			/* startup: requested by the consumer */
 	u16 pd_len;			/* active: the ULP's private data */
 	u8 *pd;
-	size_t sent;			/* octets of our frame that TCP has */
-	/* the peer's frame; a peer that says nothing gets room for no more */
+	size_t sent;			/* octets of our frame given to TCP */
+	/* the peer's frame: room for a header, until more is announced */
 	size_t got, room;
 	u8 *in;
 	u8 head[SWP_MPA_HDR_LEN];
@@ -84,17 +84,17 @@ struct swp_ep {
 	enum swp_ep_state state;
 	struct swp_handshake *hs;
 	struct swp_llp *llp;
-	struct swp_qp *qp;		/* until RUNNING; with reference and claim */
+	struct swp_qp *qp;		/* until RUNNING; reference, claim */
 	u32 qpn;
-	int kill;			/* errno with which it has to end, or 0 */
-	struct mem_cgroup *memcg;	/* pays for the peer's frame, or NULL */
+	int kill;			/* errno with which it must end, or 0 */
+	struct mem_cgroup *memcg;	/* to charge the frame to, or NULL */
 	/* iw_cm */
-	struct iw_cm_id *id;		/* with reference; passive: from accept on */
-	struct net *net;		/* active, until RUNNING; with reference */
-	struct swp_listener *lis;	/* passive, until RUNNING; with reference */
+	struct iw_cm_id *id;		/* reference; passive: after accept */
+	struct net *net;		/* active, until RUNNING; reference */
+	struct swp_listener *lis;	/* passive, until RUNNING; reference */
 	struct list_head lis_entry;	/* lis->lock: pending or reported */
 	struct hlist_node source_entry;	/* lis->lock: while pending */
-	u64 source;			/* of the peer's address, for the share */
+	u64 source;			/* of the peer's address, listen.c */
 	unsigned long handle;		/* REPORTED: index in the table, or 0 */
 	/* startup */
 	const struct swp_startup_ops *ops;
@@ -102,9 +102,9 @@ struct swp_ep {
 
 	spinlock_t ev_lock;		/* protects all below */
 	bool told_up;			/* the ULP knows that it is up */
-	bool fin;			/* peer_fin() came before that */
-	bool closed;			/* closed() came before that */
-	int error;			/* and what it said */
+	bool fin;			/* peer_fin() was called before that */
+	bool closed;			/* closed() was called before that */
+	int error;			/* argument of closed() */
 };
 
 enum swp_drop {
@@ -113,36 +113,36 @@ enum swp_drop {
 };
 
 /*
- * What differs between the ULPs of an endpoint.  Process context, under
- * ep->mutex, but for disconnect() and closed(): those under ep->ev_lock.
+ * Differences between the ULPs of endpoints.  Process context, under ep->mutex,
+ * except disconnect() and closed(): under ep->ev_lock.
  */
 struct swp_ulp {
-	/* connections come up in the order in which they were begun */
+	/* connections come up in the order in which they began */
 	bool ordered;
-	u16 pd_max;		/* octets of private data that it takes */
-	/* another TCP connection to the same peer; NULL: there is only the one */
+	u16 pd_max;		/* octets of private data that it accepts */
+	/* open another TCP connection to the same peer; NULL: it cannot */
 	int (*reopen)(struct swp_ep *ep);
 	/*
-	 * The answer to a connect, exactly one.
-	 * @status: 0, or why it failed
+	 * The result of a connect, exactly once.
+	 * @status: 0, or the error
 	 * @f: the peer's Reply, or NULL
 	 */
 	void (*replied)(struct swp_ep *ep, int status,
 			const struct swp_mpa_frame *f);
 	/*
-	 * A Request is there: tell the ULP and go to REPORTED, or to OFFERING
-	 * and come again.  May release the mutex meanwhile.
+	 * A Request is complete: report it to the ULP and move to REPORTED, or
+	 * move to OFFERING and try again.  May release the mutex meanwhile.
 	 */
 	void (*offer)(struct swp_ep *ep);
-	/* A passive endpoint ends before it was accepted; may be NULL. */
+	/* A passive endpoint ends before it is accepted; may be NULL. */
 	void (*dropped)(struct swp_ep *ep, int error);
-	/* No answer to offer() can come any more.  NULL: one always can. */
+	/* Is no answer to offer() possible any more?  NULL: it always is. */
 	bool (*gone)(struct swp_ep *ep);
-	/* Start-up is over: gives up what it has in the endpoint.  May be NULL. */
+	/* Start-up is over: release the ULP's part of it.  May be NULL. */
 	void (*release)(struct swp_ep *ep);
 	/*
-	 * A rejection came or went: the stream may be taken from the endpoint,
-	 * which closes it otherwise.  May be NULL.
+	 * A rejection was sent or received: the ULP may take the stream from
+	 * the endpoint, which closes it otherwise.  May be NULL.
 	 */
 	void (*rejected)(struct swp_ep *ep);
 	void (*disconnect)(struct swp_ep *ep);
@@ -152,93 +152,95 @@ struct swp_ulp {
 /* ep.c: lifetime ----------------------------------------------------------- */
 
 /*
- * swp_ep_new - an endpoint in the list of its device
+ * swp_ep_new - create an endpoint and add it to the list of its device
  *
- * It is locked, and the caller has a reference besides the first one: as soon as
- * it is in the list it may be killed, by a work item that waits for the mutex.
- * Returns ERR_PTR(-ENOMEM), or -ENODEV: the device is going away.
+ * Returns it locked, and the caller has a reference in addition to the first
+ * one: once it is in the list, a work item that waits for the mutex may kill
+ * it.  Or returns ERR_PTR(-ENOMEM), or -ENODEV: the device is being removed.
  */
 struct swp_ep *swp_ep_new(struct swp_device *dev, const struct swp_ulp *ulp,
 			  enum swp_ep_state state);
 void swp_ep_get(struct swp_ep *ep);
 void swp_ep_put(struct swp_ep *ep);
-/* Unlocks, and gives the caller's reference back. */
+/* Unlocks, and drops the caller's reference. */
 void swp_ep_release(struct swp_ep *ep);
-/* Something has happened.  Any context; the caller knows that it is alive. */
+/* Queue the work item.  Any context; the caller makes sure that @ep lives. */
 void swp_ep_kick(struct swp_ep *ep);
 void swp_ep_kick_later(struct swp_ep *ep, unsigned int ms);
-/* It has to go, for this reason.  As swp_ep_kick(). */
+/* End it with this error.  As swp_ep_kick(). */
 void swp_ep_kill(struct swp_ep *ep, int error);
-/* All endpoints of a device have to. */
+/* The same for all endpoints of a device.  Process context. */
 void swp_ep_kill_all(struct swp_device *dev, int error);
-/* The time is over after @ms, unless it is sooner.  As swp_ep_kick(). */
+/* Start the timer, unless it runs already.  As swp_ep_kick(). */
 void swp_ep_expire(struct swp_ep *ep, unsigned int ms);
 
-/* ep.c: under ep->mutex ------------------------------------------------------ */
+/* ep.c: under ep->mutex ---------------------------------------------------- */
 
-/* The time that the present state may take begins. */
+/* Start the timer with the time limit of the present state. */
 void swp_ep_start_timer(struct swp_ep *ep);
 void swp_ep_stop_timer(struct swp_ep *ep);
-/* The stream becomes the endpoint's, whose work item sees what comes. */
+/* Give the stream to the endpoint: its work item handles what arrives. */
 void swp_ep_own(struct swp_ep *ep, struct swp_llp *llp);
 /* Takes the stream from the endpoint and ends it. */
 void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how);
-/* Frees what start-up needed, but for ep->hs. */
+/* Frees everything of start-up except ep->hs. */
 void swp_ep_end_handshake(struct swp_ep *ep);
 void swp_ep_free_handshake(struct swp_ep *ep);
-/* The end of an endpoint whose ULP hears of it by the result of its call. */
+/* Ends an endpoint without an event: the ULP gets the result of its call. */
 void swp_ep_abandon(struct swp_ep *ep);
-/* The end of a passive endpoint that was not accepted. */
+/* Ends a passive endpoint that was not accepted. */
 void swp_ep_discard(struct swp_ep *ep, int error, enum swp_drop how);
 /*
- * The ULP knows that the connection is up, and may now hear of its end.  The QP's
- * reference covers the call: it is dropped here when closed() came early.
+ * The ULP knows that the connection is up, so events of its end may follow.  If
+ * closed() was called before, this drops the first reference; so the caller
+ * needs another one.
  */
 void swp_ep_told_up(struct swp_ep *ep);
 
 void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord);
-/* Keeps the ULP's private data for the Request. */
+/* Copies the ULP's private data for the Request. */
 int swp_handshake_pd(struct swp_handshake *hs, const void *pd, u16 len);
-/* Room for @len octets of the peer's frame. */
+/* Makes room for @len octets of the peer's frame. */
 int swp_handshake_room(struct swp_ep *ep, size_t len);
 
 /*
- * REPORTED: something is there behind the Request, octets or the end of the
- * stream.  Returns the error that this is, or 0: nothing is.
+ * Has anything arrived after the Request, octets or the end of the stream,
+ * before our Reply?  Returns 0 if not, else the error.
  */
 int swp_ep_spoke_early(struct swp_ep *ep);
-/* Waits for memory, not for the peer. */
+/* Sends a rejection.  Waits for memory, not for the peer. */
 void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len);
 /*
- * Gives the stream to ep->qp and sends the Reply.  On failure the endpoint is as
- * before.
+ * Gives the stream to ep->qp and sends the Reply.  On failure it changes
+ * nothing in the endpoint.
  */
 int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 		  u16 pd_len);
 
-/* ep.c: module -------------------------------------------------------------- */
+/* ep.c: module ------------------------------------------------------------- */
 
 extern struct workqueue_struct *swp_cm_wq;
-/* Woken when a device may have no endpoint, or no listener, any more */
+/* Woken when the last endpoint or listener of a device may be gone */
 extern wait_queue_head_t swp_cm_idle;
 int swp_ep_init(void);
 void swp_ep_exit(void);
 
-/* listen.c ------------------------------------------------------------------ */
+/* listen.c ----------------------------------------------------------------- */
 
-/* A passive endpoint leaves its listener.  Under ep->mutex. */
+/* Removes a passive endpoint from its listener.  Under ep->mutex. */
 void swp_listener_leave(struct swp_ep *ep);
 /*
- * Delivers an event on the listener's id, and the endpoint is REPORTED.  Under
- * ep->mutex.  Returns -ESHUTDOWN when the listener is dead, or iw_cm's error.
+ * Delivers an event on the listener's id and moves the endpoint to REPORTED.
+ * Under ep->mutex.  Returns -ESHUTDOWN if the listener is dead, or iw_cm's
+ * error.
  */
 int swp_listener_report(struct swp_ep *ep, struct iw_cm_event *ev);
 bool swp_listener_is_dead(struct swp_listener *lis);
-/* No new endpoint and no new listener; the listeners that are there close. */
+/* Prevents new endpoints and listeners; closes the existing listeners. */
 void swp_listen_stop(struct swp_device *dev);
 void swp_listen_init(void);
 
-/* iwcm.c -------------------------------------------------------------------- */
+/* iwcm.c ------------------------------------------------------------------- */
 
 extern const struct swp_ulp swp_iwcm_ulp;
 

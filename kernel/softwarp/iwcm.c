@@ -33,7 +33,7 @@
 static DEFINE_XARRAY_FLAGS(asked, XA_FLAGS_LOCK_BH);
 static atomic_long_t last_handle = ATOMIC_LONG_INIT(0);
 
-/* Events --------------------------------------------------------------------- */
+/* Events ------------------------------------------------------------------- */
 
 static u8 event_depth(const struct swp_mpa_frame *f, u16 value)
 {
@@ -185,7 +185,7 @@ later:
 	swp_ep_kick_later(ep, OFFER_RETRY_MS);
 }
 
-/* Calls of iw_cm ------------------------------------------------------------- */
+/* Calls of iw_cm ----------------------------------------------------------- */
 
 /* Opens the TCP connection; progress comes through the socket's callbacks. */
 static int open_tcp(struct swp_ep *ep)
@@ -411,7 +411,7 @@ const struct swp_ulp swp_iwcm_ulp = {
 	.closed = closed,
 };
 
-/* Device and module ---------------------------------------------------------- */
+/* Device and module -------------------------------------------------------- */
 
 void swp_cm_device_init(struct swp_device *dev)
 {

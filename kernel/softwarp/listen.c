@@ -81,7 +81,7 @@ static siphash_key_t source_key;
 static DEFINE_MUTEX(hub_mutex);
 static LIST_HEAD(hubs);
 
-/* Listeners ----------------------------------------------------------------- */
+/* Listeners ---------------------------------------------------------------- */
 
 /* The device waits for this: a reference makes lis->dev safe to use. */
 static void listener_free(struct kref *ref)
@@ -153,7 +153,7 @@ bool swp_listener_is_dead(struct swp_listener *lis)
 	return dead;
 }
 
-/* Hubs ----------------------------------------------------------------------- */
+/* Hubs --------------------------------------------------------------------- */
 
 /*
  * The interface that owns a local address, as rdma_cm will look for it.
@@ -623,7 +623,7 @@ int swp_cm_destroy_listen(struct iw_cm_id *id)
 	return 0;
 }
 
-/* Device and module --------------------------------------------------------- */
+/* Device and module -------------------------------------------------------- */
 
 void swp_listen_stop(struct swp_device *dev)
 {

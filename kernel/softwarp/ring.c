@@ -181,7 +181,7 @@ void swp_mmap_free(struct rdma_user_mmap_entry *e)
 	free_entry(container_of(e, struct swp_mmap_entry, base));
 }
 
-/* Receive requests ---------------------------------------------------------- */
+/* Receive requests --------------------------------------------------------- */
 
 int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
 		  u32 max_sge, u32 *left)
