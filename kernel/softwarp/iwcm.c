@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What iw_cm asks for, and what it is told: connect, accept, reject, and the
- * events of endpoints that work for it.  Its only user is rdma_cm.
+ * The interface to iw_cm: its calls (connect, accept, reject), and the events
+ * of its endpoints.  The only user of iw_cm is rdma_cm.
  */
 #include <linux/delay.h>
 #include <linux/sched.h>
@@ -18,17 +18,16 @@
 #define EVENT_PD_MAX	255
 #define EVENT_DEPTH_MAX	255
 
-/* iw_cm has no free event for the listening id: ask again, milliseconds */
+/* Milliseconds until the next try, if iw_cm has no memory or no free event */
 #define OFFER_RETRY_MS	5
 
-/* iw_cm is short of memory for the answer to a connect: times to try */
+/* Times to try to report the result of a connect, if iw_cm has no memory */
 #define REPLY_TRIES	200
 
 /*
- * Endpoints in REPORTED.  iw_cm hands a handle back with the answer, not a
- * pointer, so that an endpoint may end while a late answer is still possible, or
- * iw_cm has dropped the request and none will come.  A handle is never used
- * again.
+ * Endpoints in REPORTED.  iw_cm passes a handle with its answer, not a pointer,
+ * so that an endpoint may end while a late answer is still possible, or when
+ * iw_cm has dropped the request and does not answer.  Handles are never reused.
  */
 static DEFINE_XARRAY_FLAGS(asked, XA_FLAGS_LOCK_BH);
 static atomic_long_t last_handle = ATOMIC_LONG_INIT(0);
@@ -37,7 +36,7 @@ static atomic_long_t last_handle = ATOMIC_LONG_INIT(0);
 
 static u8 event_depth(const struct swp_mpa_frame *f, u16 value)
 {
-	/* nothing was said: what we could do at most */
+	/* not negotiated: report the most that we support */
 	if (!f->enhanced || value == SWP_MPA_DEPTH_NONE)
 		value = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
 	return min_t(u16, value, EVENT_DEPTH_MAX);
@@ -65,8 +64,9 @@ static void replied(struct swp_ep *ep, int status,
 		}
 	}
 	/*
-	 * The caller of rdma_connect() waits for this event, and iw_cm copies
-	 * the private data with an atomic allocation: it has to succeed.
+	 * The caller of rdma_connect() waits for this event, so it must be
+	 * delivered; but iw_cm copies the private data with an atomic
+	 * allocation.
 	 */
 	for (tries = 0; ep->id->event_handler(ep->id, &ev); tries++) {
 		if (WARN_ON_ONCE(tries > REPLY_TRIES))
@@ -81,8 +81,9 @@ static void replied(struct swp_ep *ep, int status,
 }
 
 /*
- * No status: rdma_cm hands it to rdma_disconnect(), whose success does not depend
- * on how the peer ended.  Failed requests tell the reason.
+ * Leave the status 0: rdma_cm would return it from rdma_disconnect(), which
+ * does not fail because of how the peer ended.  Failed requests show the
+ * reason.
  */
 static void tell(struct swp_ep *ep, enum iw_cm_event_type type)
 {
@@ -103,7 +104,7 @@ static void closed(struct swp_ep *ep, int error)
 	tell(ep, IW_CM_EVENT_CLOSE);
 }
 
-/* No answer finds the endpoint any more. */
+/* After this no answer finds the endpoint. */
 static void drop_handle(struct swp_ep *ep)
 {
 	lockdep_assert_held(&ep->mutex);
@@ -124,13 +125,13 @@ static void release(struct swp_ep *ep)
 	}
 }
 
-/* The listener has gone: iw_cm may have dropped the request. */
+/* If the listener is closed, iw_cm may have dropped the request. */
 static bool gone(struct swp_ep *ep)
 {
 	return ep->lis && swp_listener_is_dead(ep->lis);
 }
 
-/* As soon as iw_cm has room for it. */
+/* ulp->offer: reports the Request, as soon as iw_cm has a free event */
 static void offer(struct swp_ep *ep)
 {
 	struct swp_handshake *hs = ep->hs;
@@ -170,12 +171,12 @@ static void offer(struct swp_ep *ep)
 	if (ret) {
 		swp_ep_discard(ep, ret, SWP_DROP_RST);
 	} else {
-		/* from here on the ULP takes what time it needs */
+		/* the ULP may take any time to answer */
 		swp_ep_stop_timer(ep);
-		/* a listener that closed meanwhile found the timer running */
+		/* start it if the listener has closed meanwhile */
 		if (gone(ep))
 			swp_ep_expire(ep, swp_params.handshake_ms / 2);
-		/* look at what came behind the Request */
+		/* check for octets after the Request */
 		swp_ep_kick(ep);
 	}
 	return;
@@ -185,9 +186,9 @@ later:
 	swp_ep_kick_later(ep, OFFER_RETRY_MS);
 }
 
-/* Calls of iw_cm ----------------------------------------------------------- */
+/* Calls by iw_cm ----------------------------------------------------------- */
 
-/* Opens the TCP connection; progress comes through the socket's callbacks. */
+/* Opens the TCP connection; the socket's callbacks report progress. */
 static int open_tcp(struct swp_ep *ep)
 {
 	struct iw_cm_id *id = ep->id;
@@ -211,10 +212,11 @@ static int open_tcp(struct swp_ep *ep)
 }
 
 /*
- * The QP that an id names, for the endpoint: with a reference and a claim, until
- * start-up is over.  A QP of the kernel is for the id that it was made with (no
- * consumer in the tree connects another), a program's for its owner; iw_cm's
- * only user is rdma_cm, whose id is the context.  Under ep->mutex.
+ * Takes the QP that an id names for the endpoint, with a reference and a claim,
+ * until start-up is over.  A kernel QP may be connected only with the id with
+ * which it was created (no consumer in the tree uses another), a user QP only
+ * by its owner.  The only user of iw_cm is rdma_cm, whose id is the context.
+ * Under ep->mutex.
  */
 static int take_qp(struct swp_ep *ep, const struct iw_cm_id *id, u32 qpn)
 {
@@ -259,7 +261,7 @@ int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	     id->m_local_addr.ss_family != AF_INET6))
 		return -EAFNOSUPPORT;
 
-	/* all of it under the mutex: callbacks and device removal wait */
+	/* holds the mutex throughout: callbacks and device removal wait */
 	ep = swp_ep_new(dev, &swp_iwcm_ulp, SWP_EP_CONNECTING);
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
@@ -300,8 +302,9 @@ err:
 }
 
 /*
- * The endpoint of a reported id, locked, with a reference; NULL if it has ended:
- * the peer has left, or no answer came in time after the listener closed.
+ * Returns the endpoint of a reported id, locked, with a reference.  NULL: it
+ * has ended, because the peer has closed, or because the answer is late after
+ * the listener has closed.
  */
 static struct swp_ep *take(struct iw_cm_id *id)
 {
@@ -311,7 +314,7 @@ static struct swp_ep *take(struct iw_cm_id *id)
 	id->provider_data = NULL;
 	if (!handle)
 		return NULL;
-	/* it is taken from the table before its last reference goes */
+	/* an endpoint in the table still has a reference */
 	xa_lock_bh(&asked);
 	ep = xa_load(&asked, handle);
 	if (ep)
@@ -348,7 +351,7 @@ int swp_cm_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	ret = -EINVAL;
 	if (param->private_data_len > swp_mpa_pd_room(&hs->peer))
 		goto err_refuse;
-	/* octets, or the end of the stream, that the work item has not seen */
+	/* has the work item not yet seen octets, or the end of the stream? */
 	if (swp_ep_spoke_early(ep)) {
 		ret = -ECONNRESET;
 		goto err_drop;
@@ -390,7 +393,7 @@ int swp_cm_reject(struct iw_cm_id *id, const void *pdata, u8 len)
 	struct swp_ep *ep;
 
 	ep = take(id);
-	/* the peer may have left: then there is nothing to reject */
+	/* if the peer has closed, there is nothing to reject */
 	if (!ep)
 		return 0;
 	swp_ep_send_refusal(ep, pdata, len);
@@ -425,7 +428,7 @@ void swp_cm_qp_gone(struct swp_qp *qp)
 {
 	struct swp_ep *ep;
 
-	/* it gives up its claim before it goes */
+	/* the endpoint gives up its claim before it is freed */
 	spin_lock_bh(&qp->lock);
 	ep = qp->claim;
 	if (ep)

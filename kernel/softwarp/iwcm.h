@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The device's calls for iw_cm, and what becomes of connections when devices and
- * QPs go.
+ * The device's ops for iw_cm, and the end of connections when a device or a QP
+ * is removed.
  */
 #ifndef SWP_IWCM_H
 #define SWP_IWCM_H
@@ -18,18 +18,19 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog);
 int swp_cm_destroy_listen(struct iw_cm_id *id);
 void swp_cm_device_init(struct swp_device *dev);
 /*
- * No new endpoints; pending ones fail, connections are aborted, listening
- * sockets close.  Does not wait; may be called early and more than once.
+ * Prevents new endpoints, fails pending ones, aborts connections, and closes
+ * listening sockets.  Does not wait; may be called early and more than once.
  */
 void swp_cm_device_stop(struct swp_device *dev);
 /*
- * swp_cm_device_stop(), then waits for the last endpoint.  Only once no client
- * of ib_core is left (dealloc_driver): no cm id may refer to an endpoint.
+ * Calls swp_cm_device_stop(), then waits for the last endpoint and listener.
+ * Only after the last client of ib_core (dealloc_driver), so that no cm id
+ * refers to an endpoint.
  */
 void swp_cm_device_gone(struct swp_device *dev);
 /*
- * The QP is being destroyed or moved to ERROR: a start-up that has a claim on it
- * fails now.  Process context, no locks.
+ * The QP is being destroyed or moved to ERROR: fail the start-up that has a
+ * claim on it.  Process context, no locks.
  */
 void swp_cm_qp_gone(struct swp_qp *qp);
 int swp_cm_init(void);

@@ -3,11 +3,11 @@
  * Listening.
  *
  * rdma_cm repeats a listen on the wildcard address on every RDMA device, and
- * takes a connection request only from the device whose netdev owns the
- * connection's local address, whatever interface the SYN came in by.  So all
+ * accepts a connection request only from the device whose netdev owns the
+ * connection's local address, whatever interface received the SYN.  So all
  * devices of a network namespace share one TCP socket per address and port, the
- * hub, which is bound to no interface; accepted connections are given to the
- * listener of the device that owns their local address.
+ * hub, which is bound to no interface.  The hub gives an accepted connection to
+ * the listener of the device that owns its local address.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -30,16 +30,17 @@
 /* Hash table of the sources of a listener's pending connections */
 #define SWP_SOURCES		64
 
-/* Connections taken from a listening socket before others get a turn */
+/* Connections accepted from a socket before other work gets the CPU */
 #define SWP_ACCEPT_BATCH	64
 
-/* accept() is short of memory: again, milliseconds */
+/* Milliseconds until the next try, if accept() has no memory */
 #define SWP_ACCEPT_RETRY_MS	20
 
 /*
- * A connection that has no memory for an endpoint keeps those behind it waiting,
- * and the memory may be what one listener's owner has used up: so long, and no
- * other one of that listener for so long afterwards, milliseconds.
+ * A connection without memory for an endpoint delays those behind it, and the
+ * limit may be that of one listener's owner.  So hold a connection at most
+ * SWP_HOLD_MS, and then no other one of this listener before SWP_HOLD_PAUSE_MS,
+ * both in milliseconds.
  */
 #define SWP_HOLD_MS		100
 #define SWP_HOLD_PAUSE_MS	2000
@@ -52,7 +53,7 @@ struct swp_hub {
 	unsigned int users;		/* hub_mutex */
 	struct swp_lls lls;
 	struct delayed_work accept_work;
-	struct swp_llp *held;		/* accepted, no memory for an endpoint */
+	struct swp_llp *held;		/* accepted, waits for an endpoint */
 	unsigned long held_until;
 	spinlock_t lock;		/* protects the list below */
 	struct list_head listeners;
@@ -65,15 +66,15 @@ struct swp_listener {
 	struct swp_hub *hub;		/* NULL: other namespace, no socket */
 	struct list_head hub_entry;	/* hub->lock */
 	struct iw_cm_id *id;
-	struct mem_cgroup *memcg;	/* pays for what strangers begin */
+	struct mem_cgroup *memcg;	/* charged for incoming connections */
 
 	spinlock_t lock;		/* protects all below */
 	bool dead;			/* no event on id any more */
 	struct list_head pending;	/* endpoints up to OFFERING */
 	u32 npending;
-	unsigned long hold_again;	/* of the hub's accept_work alone */
-	struct list_head reported;	/* and those in REPORTED */
-	/* pending, by the source of the connection */
+	unsigned long hold_again;	/* only for the hub's accept_work */
+	struct list_head reported;	/* endpoints in REPORTED */
+	/* pending endpoints by the source of the connection */
 	struct hlist_head sources[SWP_SOURCES];
 };
 
@@ -83,7 +84,7 @@ static LIST_HEAD(hubs);
 
 /* Listeners ---------------------------------------------------------------- */
 
-/* The device waits for this: a reference makes lis->dev safe to use. */
+/* The device waits for this, so a reference makes lis->dev safe to use. */
 static void listener_free(struct kref *ref)
 {
 	struct swp_listener *lis = container_of(ref, struct swp_listener, ref);
@@ -131,7 +132,7 @@ int swp_listener_report(struct swp_ep *ep, struct iw_cm_event *ev)
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
-	/* accept and reject may come at once; they wait for the mutex */
+	/* accept and reject may be called at once; they wait for the mutex */
 	spin_lock_bh(&lis->lock);
 	ret = lis->dead ? -ESHUTDOWN : lis->id->event_handler(lis->id, ev);
 	if (!ret) {
@@ -156,8 +157,8 @@ bool swp_listener_is_dead(struct swp_listener *lis)
 /* Hubs --------------------------------------------------------------------- */
 
 /*
- * The interface that owns a local address, as rdma_cm will look for it.
- * Under rcu_read_lock().
+ * The interface that owns a local address, found as rdma_cm does it.  Under
+ * rcu_read_lock().
  */
 static struct net_device *addr_netdev(struct net *net,
 				      const struct sockaddr_storage *a,
@@ -171,7 +172,7 @@ static struct net_device *addr_netdev(struct net *net,
 			((const struct sockaddr_in *)a)->sin_addr.s_addr,
 			false);
 #if IS_ENABLED(CONFIG_IPV6)
-	/* a link-local address says nothing without its interface */
+	/* several interfaces may have the same link-local address */
 	if (ifindex && ipv6_addr_type(&in6->sin6_addr) & IPV6_ADDR_LINKLOCAL)
 		return dev_get_by_index_rcu(net, ifindex);
 	for_each_netdev_rcu(net, ndev)
@@ -217,14 +218,14 @@ static struct swp_listener *hub_route(struct swp_hub *hub,
 	return lis;
 }
 
-/* A connection for no device: RST, counted where the port is listened on. */
+/* A connection for no device: send RST, count it at one that listens here. */
 static void hub_stray(struct swp_hub *hub, struct swp_llp *llp,
 		      const struct sockaddr_storage *local)
 {
 	struct swp_listener *lis;
 
 	spin_lock_bh(&hub->lock);
-	/* none left: the last one is going, and the socket with it */
+	/* NULL: the last listener is being closed, and the socket with it */
 	lis = list_first_entry_or_null(&hub->listeners, struct swp_listener,
 				       hub_entry);
 	if (lis) {
@@ -237,7 +238,7 @@ static void hub_stray(struct swp_hub *hub, struct swp_llp *llp,
 	swp_llp_put(llp);
 }
 
-/* Whom a peer's address belongs to: one IPv4 address, or one /64. */
+/* The source of a connection: the peer's IPv4 address, or its IPv6 /64. */
 static u64 source_of(const struct sockaddr_storage *remote)
 {
 	if (remote->ss_family == AF_INET)
@@ -248,8 +249,9 @@ static u64 source_of(const struct sockaddr_storage *remote)
 }
 
 /*
- * The first half of a listener's places is first come, first served; of the other
- * half no source gets more than its share, so that one can't keep others out.
+ * Half of a listener's places are for any source.  When they are taken, a
+ * source with its share of places gets no more, so that it cannot keep others
+ * out.
  */
 static bool has_room(struct swp_listener *lis, struct hlist_head *sources,
 		     u64 source)
@@ -269,7 +271,7 @@ static bool has_room(struct swp_listener *lis, struct hlist_head *sources,
 	return true;
 }
 
-/* Gives the endpoint to the listener; false: too many, or it is closing. */
+/* Adds an endpoint to the listener.  False: it has too many, or is closing. */
 static bool admit(struct swp_listener *lis, struct swp_ep *ep,
 		  const struct sockaddr_storage *remote)
 {
@@ -293,7 +295,7 @@ static bool admit(struct swp_listener *lis, struct swp_ep *ep,
 	return ok;
 }
 
-/* May a connection of this listener wait for memory, and others behind it? */
+/* May a connection of this listener wait for memory, and so delay others? */
 static bool may_hold(struct swp_hub *hub, struct swp_listener *lis)
 {
 	if (hub->held)
@@ -305,7 +307,7 @@ static bool may_hold(struct swp_hub *hub, struct swp_listener *lis)
 	return true;
 }
 
-/* -ENOMEM: not taken, there may be memory for an endpoint later. */
+/* -ENOMEM: the caller keeps @llp and tries again; there may be memory then. */
 static int hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 {
 	struct sockaddr_storage local, remote;
@@ -315,7 +317,7 @@ static int hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	int ifindex;
 
 	if (swp_llp_names(llp, &local, &remote, &ifindex)) {
-		/* reset before it was accepted */
+		/* the peer has reset it */
 		swp_llp_put(llp);
 		return 0;
 	}
@@ -362,7 +364,7 @@ static void hub_drop_held(struct swp_hub *hub)
 	hub->held = NULL;
 }
 
-/* The next connection, which may be one that had to wait for memory. */
+/* The next connection: the one that waits for memory, or a new one. */
 static struct swp_llp *hub_next(struct swp_hub *hub)
 {
 	return hub->held ?: swp_lls_accept(&hub->lls);
@@ -426,7 +428,7 @@ static void hub_free(struct swp_hub *hub)
 {
 	lockdep_assert_held(&hub_mutex);
 	list_del(&hub->entry);
-	/* an accept that runs now may still need the socket */
+	/* close the socket last: hub_accept() may still use it */
 	swp_lls_quiesce(&hub->lls);
 	cancel_delayed_work_sync(&hub->accept_work);
 	hub_drop_held(hub);
@@ -434,7 +436,7 @@ static void hub_free(struct swp_hub *hub)
 	kfree(hub);
 }
 
-/* Joins the hub of the address; the first listener makes it. */
+/* Joins the hub of the address; the first listener creates it. */
 static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 {
 	const struct sockaddr_storage *addr = &lis->id->m_local_addr;
@@ -466,11 +468,11 @@ static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 	spin_lock_init(&hub->lock);
 	INIT_LIST_HEAD(&hub->listeners);
 	INIT_DELAYED_WORK(&hub->accept_work, hub_accept);
-	/* before the socket listens: its first connection needs a listener */
+	/* do this before the socket listens, for its first connection */
 	list_add(&lis->hub_entry, &hub->listeners);
 	/*
-	 * Other listeners with larger backlogs may join, and a connection waits
-	 * here for the accept loop only, not for the ULP.
+	 * Listeners with larger backlogs may join later.  A connection waits
+	 * here only for hub_accept(), not for the ULP.
 	 */
 	ret = swp_lls_open(&hub->lls, net, addr, id->afonly,
 			   id->tos_set ? id->tos : -1, max(backlog, 1024),
@@ -509,7 +511,7 @@ static void hub_leave(struct swp_listener *lis)
 }
 
 /*
- * The namespace that a listening id belongs to.  iw_cm does not say, but its
+ * The network namespace of a listening id.  iw_cm does not have it, but its
  * only user is rdma_cm, whose id is the context.
  */
 static struct net *listen_net(const struct iw_cm_id *id)
@@ -545,7 +547,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	lis->hold_again = jiffies;
 	lis->dev = dev;
 	lis->id = id;
-	/* NULL or the root's for a listener of the kernel */
+	/* NULL, or that of the root, for a kernel consumer */
 	lis->memcg = get_mem_cgroup_from_mm(current->mm);
 
 	rcu_read_lock();
@@ -561,8 +563,8 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 		list_add_tail(&lis->dev_entry, &dev->listeners);
 	spin_unlock_bh(&dev->cm_lock);
 	/*
-	 * rdma_cm repeats a wildcard listen on devices whose netdev is in
-	 * another namespace, and takes no connection from them.
+	 * rdma_cm also repeats a wildcard listen on devices whose netdev is in
+	 * another namespace, but accepts no connection from them.
 	 */
 	if (!ret && (!id_net || net_eq(id_net, net))) {
 		ret = hub_join(lis, net, backlog);
@@ -584,7 +586,7 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 	return ret;
 }
 
-/* No event on the listening id after this, no new endpoint either. */
+/* After this there is no event on the listening id, and no new endpoint. */
 static void listener_close(struct swp_listener *lis)
 {
 	struct swp_ep *ep;
@@ -596,9 +598,9 @@ static void listener_close(struct swp_listener *lis)
 	list_for_each_entry(ep, &lis->pending, lis_entry)
 		swp_ep_kill(ep, -ESHUTDOWN);
 	/*
-	 * iw_cm drops those of its events that it has not come to, and does not
-	 * tell which.  The ULP may still answer the others, but not for long:
-	 * a later answer finds no endpoint.
+	 * iw_cm drops the events that it has not processed yet, and does not
+	 * say which.  The ULP may still answer the others for a limited time;
+	 * after that, an answer finds no endpoint.
 	 */
 	list_for_each_entry(ep, &lis->reported, lis_entry)
 		swp_ep_expire(ep, swp_params.handshake_ms / 2);
@@ -633,7 +635,7 @@ void swp_listen_stop(struct swp_device *dev)
 	spin_lock_bh(&dev->cm_lock);
 	dev->cm_dead = true;
 	spin_unlock_bh(&dev->cm_lock);
-	/* with cm_dead set and the mutex held the list only stands */
+	/* with cm_dead set and the mutex held the list does not change */
 	list_for_each_entry(lis, &dev->listeners, dev_entry)
 		listener_close(lis);
 	mutex_unlock(&hub_mutex);
