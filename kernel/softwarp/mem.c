@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory: rings shared with user space, the table of STags, access checks and
- * the way from an address to a page.
+ * Memory regions and windows: the table of STags, access checks, and the way
+ * from an address to a page.
  *
  * An STag is 24 random bits of table index and 8 random bits of key, so that a
  * peer cannot guess one (RFC 5042 section 6.2).
@@ -25,7 +25,7 @@ static void drop_ref(struct swp_mr *mr)
 		complete(&mr->idle);
 }
 
-/* The region with this index, valid or not; swp_mr_put() gives it back. */
+/* Returns the region with this index, valid or not; swp_mr_put() drops it. */
 static struct swp_mr *find_mr(struct swp_device *dev, u32 stag)
 {
 	struct swp_mr *mr;
@@ -41,7 +41,7 @@ static struct swp_mr *find_mr(struct swp_device *dev, u32 stag)
 	return mr;
 }
 
-/* Any context.  The caller gives the region back with swp_mr_put(). */
+/* Any context.  The caller drops the region with swp_mr_put(). */
 struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
 {
 	struct swp_mr *mr = find_mr(dev, stag);
@@ -49,8 +49,9 @@ struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag)
 	if (!mr)
 		return NULL;
 	/*
-	 * Pairs with the barrier in invalidate(): it sees our reference or we
-	 * see the flag.  With swp_mr_fast_reg(): no flag, all the rest is there.
+	 * The barrier pairs with the one in invalidate(): it sees our reference
+	 * or we see the flag.  The acquire pairs with swp_mr_fast_reg() and
+	 * bind_to(): without the flag, we see all they have stored.
 	 */
 	smp_mb__after_atomic();
 	if (test_bit_acquire(SWP_MRF_INVALID, &mr->flags) ||
@@ -126,7 +127,7 @@ int swp_mr_check_atomic(const struct swp_mr *mr, const struct swp_qp *qp,
 	ret = swp_mr_check(mr, qp, to, len, IB_ACCESS_REMOTE_ATOMIC);
 	if (ret)
 		return ret;
-	/* the tagged offset may be of any alignment, the memory is what counts */
+	/* the memory must be aligned, but the tagged offset need not be */
 	swp_mr_page(mr, to, &off, &len);
 	return off % sizeof(u64) ? -EINVAL : 0;
 }
@@ -145,7 +146,7 @@ int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old)
 	ret = swp_mr_check_atomic(mr, qp, a->to);
 	if (ret)
 		goto out;
-	/* what is aligned lies in one page */
+	/* an aligned word does not cross a page */
 	page = swp_mr_page(mr, a->to, &off, &len);
 	p = page_address(page) + off;
 	*old = READ_ONCE(*p);
@@ -161,12 +162,12 @@ struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off
 {
 	struct swp_mr *mr = to_swp_pd(qp->base.pd)->dma;
 
-	/* what the PD itself has cannot be invalidated, and outlives its QPs */
+	/* the PD's own region cannot be invalidated, and outlives its QPs */
 	if (!mr || mr->stag != sge->lkey)
 		mr = swp_mr_get(qp->dev, sge->lkey);
 	if (!mr)
 		return ERR_PTR(-EFAULT);
-	/* a window is for peers */
+	/* only peers may use a window */
 	if (mr->kind == SWP_MR_WINDOW ||
 	    swp_mr_check(mr, qp, sge->addr + off, len, access) ||
 	    sge->addr + off < sge->addr) {
@@ -192,7 +193,7 @@ static int publish_mr(struct swp_mr *mr)
 	for (tries = 0; tries < 64; tries++) {
 		get_random_bytes(&stag, sizeof(stag));
 		if (!(stag >> 8))
-			continue;	/* 0 means "no STag" to hardware peers */
+			continue;	/* hardware peers take 0 as "none" */
 		mr->stag = stag;
 		ret = xa_insert(&dev->mrs, stag >> 8, mr, GFP_KERNEL);
 		if (ret != -EBUSY)
@@ -244,7 +245,7 @@ struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access)
 	struct swp_mr *mr;
 	int ret;
 
-	/* an STag for all of memory is not for peers */
+	/* peers must not get an STag for all of memory */
 	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
 		      IB_ACCESS_REMOTE_ATOMIC))
 		return ERR_PTR(-EOPNOTSUPP);
@@ -258,7 +259,7 @@ struct ib_mr *swp_get_dma_mr(struct ib_pd *pd, int access)
 		free_mr(mr);
 		return ERR_PTR(ret);
 	}
-	/* the core's own, which it has before anybody has the PD */
+	/* the first one is the core's, created before anybody uses the PD */
 	if (!to_swp_pd(pd)->dma)
 		to_swp_pd(pd)->dma = mr;
 	return &mr->base;
@@ -321,9 +322,9 @@ err:
 }
 
 /*
- * A region of the same memory, or of other, with new keys; the core puts it in
- * the place of the old one and deregisters that.  Should this fail, the old one
- * is as it was.
+ * Returns a new region, with new keys, of the same memory or of other memory.
+ * The core replaces the old region by it and deregisters the old one.  On
+ * failure the old region is unchanged.
  */
 struct ib_mr *swp_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				u64 length, u64 iova, int access,
@@ -336,7 +337,7 @@ struct ib_mr *swp_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	if (flags & ~IB_MR_REREG_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
-	/* nor will a window be bound while it is replaced */
+	/* without MW_BIND, no window can be bound while it is replaced */
 	spin_lock_bh(&mr->dev->mw_lock);
 	bound = mr->windows;
 	if (!bound)
@@ -366,10 +367,10 @@ static void erase_mr(struct swp_mr *mr)
 }
 
 /*
- * After return nothing reads or writes the memory any more: the STag is gone
- * from the table, and placements that had found it are over (they hold their
- * reference for one FPDU).  Pages that TCP still has to send keep their own
- * page references.  -EBUSY as long as a memory window is bound to it.
+ * After return nothing reads or writes the memory any more: the STag is removed
+ * from the table, and placements that found it before have ended (they hold
+ * their reference for one FPDU).  TCP has its own references on pages that it
+ * still has to send.  -EBUSY while a memory window is bound to the region.
  */
 int swp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -423,7 +424,7 @@ static int set_block(struct ib_mr *ibmr, u64 addr)
 	return 0;
 }
 
-/* The device maps nothing, so DMA addresses are the kernel's own. */
+/* The device has no DMA mapping: DMA addresses are kernel addresses. */
 int swp_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
 		  unsigned int *off)
 {
@@ -464,9 +465,10 @@ out:
 /* Invalidation ------------------------------------------------------------ */
 
 /*
- * Ours is one reference, the table's another.  Others belong to placements under
- * way on other processors, each of which ends after one FPDU, as they run with
- * softirqs off.  False: another caller was faster, and waits already.
+ * The caller has one reference, the table another.  The others belong to
+ * placements on other CPUs, each of which ends after one FPDU, as it runs with
+ * softirqs off.  False: the region is invalid already, or another caller of
+ * this waits.
  */
 static bool invalidate(struct swp_mr *mr)
 {
@@ -479,8 +481,9 @@ static bool invalidate(struct swp_mr *mr)
 }
 
 /*
- * mw_lock held, and a reference besides the table's.  Who waits for the lock has
- * no reference, or we would wait for each other.
+ * The caller holds mw_lock, and a reference in addition to the table's.  A
+ * context that waits for the lock must not have a reference: that would be a
+ * deadlock.
  */
 static void unbind(struct swp_mr *mw)
 {
@@ -510,9 +513,10 @@ void swp_pd_del_qp(struct ib_pd *pd)
 }
 
 /*
- * RFC 5040 section 8.1.1: one peer must not take from another what both may use,
- * so the STag has to be this stream's alone.  A region is that as long as its PD
- * has no second QP; invalidate_locked() has the lock under which those are made.
+ * RFC 5040 section 8.1.1: a peer must not invalidate an STag that another peer
+ * may use, so the STag must belong to this stream alone.  A region does, while
+ * its PD has only one QP; invalidate_locked() holds the lock that protects
+ * their number.
  */
 static bool peer_may_invalidate(const struct swp_mr *mr,
 				const struct swp_qp *qp)
@@ -544,7 +548,7 @@ static bool owner_may_invalidate(const struct swp_mr *mr,
 typedef bool (*may_invalidate)(const struct swp_mr *mr,
 			       const struct swp_qp *qp);
 
-/* A window, or a region that windows can be bound to */
+/* Invalidates a window, or a region to which windows can be bound. */
 static int invalidate_locked(struct swp_qp *qp, u32 stag, may_invalidate may)
 {
 	struct swp_mr *mr;
@@ -556,7 +560,7 @@ static int invalidate_locked(struct swp_qp *qp, u32 stag, may_invalidate may)
 		spin_unlock_bh(&qp->dev->mw_lock);
 		return -ENOENT;
 	}
-	/* it may be another one since it was looked at */
+	/* check again: the STag may be of another region now */
 	if (!may(mr, qp) || mr->windows)
 		ret = -EPERM;
 	else if (mr->kind == SWP_MR_WINDOW)
@@ -576,7 +580,7 @@ static int invalidate_stag(struct swp_qp *qp, u32 stag, may_invalidate may)
 
 	if (!mr)
 		return -ENOENT;
-	/* the lock is not for what is invalidated all the time */
+	/* fast registrations are invalidated often: avoid the lock */
 	fast = mr->kind == SWP_MR_FAST;
 	if (!may(mr, qp))
 		ret = -EPERM;
@@ -684,7 +688,7 @@ int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b)
 	    (b->access & ~(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
 			   IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED)))
 		goto out;
-	/* type 2 has to be free, type 1 is taken from where it was bound */
+	/* type 2 must be unbound; type 1 is unbound here */
 	if (mw->type_2) {
 		if (!test_bit(SWP_MRF_INVALID, &mw->flags) || !b->length)
 			goto out;

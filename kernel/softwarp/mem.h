@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory regions and windows: the table of STags, the rights on each, and
- * the way from an address to a page.
+ * Memory regions and windows: the table of STags, the rights of each, and the
+ * way from an address to a page.
  */
 #ifndef SWP_MEM_H
 #define SWP_MEM_H
@@ -17,17 +17,17 @@ struct swp_qp;
 
 enum swp_mr_kind {
 	SWP_MR_USER,		/* ib_umem */
-	SWP_MR_DMA,		/* all kernel memory, addresses are virtual */
+	SWP_MR_DMA,		/* all kernel memory, virtual addresses */
 	SWP_MR_FAST,		/* alloc_mr(): registered by work requests */
-	SWP_MR_WINDOW,		/* alloc_mw(): a part of another one, for peers */
+	SWP_MR_WINDOW,		/* alloc_mw(): part of a region, for peers */
 };
 
-/* Blocks that a fast registration may have */
+/* Most blocks of a fast registration */
 #define SWP_MAX_FAST_BLOCKS	1024
 
 enum swp_mr_flag {
-	SWP_MRF_INVALID,	/* no lookup finds it any more */
-	SWP_MRF_DEAD,		/* WINDOW: never to be bound again; dev->mw_lock */
+	SWP_MRF_INVALID,	/* swp_mr_get() does not find it */
+	SWP_MRF_DEAD,		/* WINDOW: it cannot be bound; dev->mw_lock */
 };
 
 struct swp_mr {
@@ -47,14 +47,15 @@ struct swp_mr {
 	u32 max_blocks;
 	u32 num_blocks;
 	u8 block_shift;
-	struct swp_mr *parent;	/* WINDOW: bound to, or NULL; dev->mw_lock */
-	u64 parent_addr;	/* WINDOW: what iova is there */
-	u32 qpn;		/* WINDOW: the only QP it is for; 0 = any of the PD */
-	u32 reg_qpn;		/* FAST: the QP that registered it; its peer may invalidate */
+	struct swp_mr *parent;	/* WINDOW: its region, or NULL; dev->mw_lock */
+	u64 parent_addr;	/* WINDOW: address of its start in parent */
+	u32 qpn;		/* WINDOW: its only QP; 0: any QP of the PD */
+	/* FAST: the QP that registered it, whose peer may invalidate it */
+	u32 reg_qpn;
 	bool type_2;		/* WINDOW */
-	u32 windows;		/* USER: bound to it; dev->mw_lock */
-	refcount_t ref;		/* the table's and one per placement running */
-	struct completion idle;	/* the last of them is gone */
+	u32 windows;		/* USER: windows bound to it; dev->mw_lock */
+	refcount_t ref;		/* one of the table, one per placement */
+	struct completion idle;	/* the last reference is dropped */
 	struct rcu_head rcu;
 };
 
@@ -62,83 +63,85 @@ struct swp_mr {
 
 struct swp_mw {
 	struct ib_mw base;
-	struct swp_mr *mr;	/* outlives it by a grace period */
+	struct swp_mr *mr;	/* freed a grace period after dealloc_mw */
 };
 
 #define to_swp_mw(x)	container_of(x, struct swp_mw, base)
 
 /*
- * A region that is looked up is used and given back without sleeping; softirqs
- * are off in between, so that an invalidation can wait for that.
+ * Between the lookup and the put of a region, the caller must not sleep;
+ * softirqs are off, so that an invalidation can wait for the put.
  */
 struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag);
 void swp_mr_put(struct swp_mr *mr);
 
 /*
  * swp_mr_check - may @len bytes at @addr be accessed through this QP?
- * Returns 0, -EACCES (right missing), -EPERM (other PD or QP), -ERANGE (bounds),
- * -EOVERFLOW (address wraps).
+ * Returns 0, -EACCES (missing right), -EPERM (other PD or QP), -ERANGE (bounds)
+ * or -EOVERFLOW (the address wraps).
  */
 int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access);
 /*
- * swp_mr_check_atomic - may this QP's peer do an atomic at @to?  Returns what
- * swp_mr_check() says, or -EINVAL: the memory there is not aligned.
+ * swp_mr_check_atomic - may this QP's peer execute an atomic at @to?  Returns
+ * as swp_mr_check(), or -EINVAL: the memory is not aligned.
  */
 int swp_mr_check_atomic(const struct swp_mr *mr, const struct swp_qp *qp,
 			u64 to);
 /*
- * swp_mr_atomic - do it, atomically for all processors and all peers
- * @old: what was there before
- * Returns 0, -ENOENT (no such STag), or what swp_mr_check_atomic() says.
+ * swp_mr_atomic - execute it, atomically for all CPUs and all peers
+ * @old: set to the previous value
+ * Returns 0, -ENOENT (no such STag), or as swp_mr_check_atomic().
  */
 int swp_mr_atomic(struct swp_qp *qp, const struct swp_atomic *a, u64 *old);
 /*
- * The page and the offset in it of @addr, which swp_mr_check() has allowed;
- * *@len is cut down to what lies contiguous.
+ * Returns the page of @addr, and the offset in it; swp_mr_check() has allowed
+ * the access.  Reduces *@len to the contiguous octets.
  */
 struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
 
 /*
- * Invalidation: no access through the STag finds the region any more, local ones
- * included, and none is under way on return; its owner still has to deregister
- * it.  Any context but hard interrupts.
+ * Invalidation: on return no access through the STag is possible or in
+ * progress, not even a local one; its owner still has to deregister the region.
+ * Any context except hard interrupts.
  *
- * swp_mr_remote_inv - the peer's Send with Invalidate
- * Returns 0, -ENOENT (no such STag), or -EPERM: the region belongs to another
- * PD, other streams may use it or windows are bound to it, or the peer has no
- * right on it.  The latter were never advertised, but for a sink of reads, whose
- * STag the peer sees in each Read Request.
+ * swp_mr_remote_inv - the peer's Send with Invalidate Returns 0, -ENOENT (no
+ * such STag), or -EPERM: the region belongs to another PD, other streams may
+ * use it, windows are bound to it, or the peer has no right on it.  Regions
+ * without rights are not advertised; but the peer sees the STag of a sink of
+ * reads in each Read Request.
  *
- * swp_mr_local_inv - a work request of its owner
- * Returns 0, -ENOENT, or -EPERM: not one that can be invalidated by this QP.
+ * swp_mr_local_inv - a work request of the owner
+ * Returns 0, -ENOENT, or -EPERM: this QP cannot invalidate it.
  */
 int swp_mr_remote_inv(struct swp_qp *qp, u32 stag);
 int swp_mr_local_inv(struct swp_qp *qp, u32 stag);
 
 /*
- * A fast registration takes effect: what swp_map_mr_sg() was given last can be
- * accessed as STag @key, whose index is the region's.  Socket lock held.
- * Returns 0, -ENOENT, or -EINVAL: it is valid already, or not such a region.
+ * Execute a fast registration: the memory of the last swp_map_mr_sg() becomes
+ * accessible as STag @key, which has the region's index.  Socket lock held.
+ * Returns 0, -ENOENT, or -EINVAL: it is valid already, not for this PD, or not
+ * such a region.
  */
 int swp_mr_fast_reg(struct swp_qp *qp, u32 key, int access);
 
 /*
- * A memory window becomes STag @key for a part of a region, or for nothing.
- * Socket lock held.  Returns 0; -ENOENT: no such window or region; -EINVAL: not
- * to be bound so; -EACCES, -ERANGE: the region does not allow it.
+ * Bind a memory window as STag @key to a part of a region, or unbind it (length
+ * 0).  Socket lock held.  Returns 0; -ENOENT: no such window or region;
+ * -EINVAL: the window cannot be bound like this; or an error of swp_mr_check():
+ * the region does not allow it.
  */
 int swp_mw_bind(struct swp_qp *qp, u32 key, const struct swp_bind *b);
 
 /*
- * Local access: lkey to region, checked.  ERR_PTR(-EFAULT) when not allowed; else
- * the caller gives it back with swp_sge_put().
+ * Returns the region of an SGE for local access, checked, or ERR_PTR(-EFAULT).
+ * The caller drops it with swp_sge_put().
  */
 struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off,
 			   u32 len, int access);
 void swp_sge_put(const struct swp_qp *qp, struct swp_mr *mr);
 
-/* A QP of the PD is about to be made; it is gone.  Process context. */
+/* Count a QP of the PD: before its creation, after its end.  Process context. */
 void swp_pd_add_qp(struct ib_pd *pd);
 void swp_pd_del_qp(struct ib_pd *pd);
 /* Verbs */

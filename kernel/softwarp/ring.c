@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rings: their memory, to whom it is charged, and the requests in receive queues.
+ * Rings: their memory, its accounting, and the requests in receive queues.
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -15,9 +15,9 @@
 /* Memory ------------------------------------------------------------------ */
 
 /*
- * Pages that may be mapped, zeroed, in one piece here.  Those of a program are
- * charged to its memory cgroup; when that is full the program gets an error
- * instead of the attention of the OOM killer.
+ * Allocates zeroed pages that can be mapped, and maps them contiguously here.
+ * Those of a program are charged to its memory cgroup.  When that is full, the
+ * program gets an error, and the OOM killer does not run.
  */
 static void *alloc_ring_mem(u32 bytes, bool charge)
 {
@@ -38,7 +38,7 @@ static void *alloc_ring_mem(u32 bytes, bool charge)
 		if (!(i % 64))
 			cond_resched();
 	}
-	/* vfree() gives the pages back, too, and frees the array */
+	/* vfree() puts the pages, too, and frees the array */
 	mem = vmap(pages, n, VM_MAP | VM_USERMAP | VM_MAP_PUT_PAGES,
 		   PAGE_KERNEL);
 	if (!mem)
@@ -53,8 +53,8 @@ err:
 }
 
 /*
- * A program's rings stay in memory as its regions do, and count as those: against
- * RLIMIT_MEMLOCK, in the account that ib_umem_get() keeps.
+ * A program's rings are pinned like its regions, so they count like these
+ * against RLIMIT_MEMLOCK, in the counter of ib_umem_get().
  */
 static int lock_pages(struct swp_mmap_entry *e, u64 bytes)
 {
@@ -68,7 +68,7 @@ static int lock_pages(struct swp_mmap_entry *e, u64 bytes)
 		atomic64_sub(e->locked, &mm->pinned_vm);
 		return -ENOMEM;
 	}
-	/* the account, not the memory of the process */
+	/* keep the counter, but not the memory of the process */
 	mmgrab(mm);
 	e->mm = mm;
 	return 0;
@@ -84,7 +84,7 @@ static void free_entry(struct swp_mmap_entry *e)
 	kfree(e);
 }
 
-/* Memory that a program can map.  @bytes, @beside: what it counts for */
+/* Allocates memory that a program can map; it counts as @bytes plus @beside. */
 static int alloc_mapped(struct swp_ring *r, u64 bytes, u64 beside,
 			struct swp_ucontext *uctx)
 {
@@ -113,9 +113,9 @@ err:
 }
 
 /*
- * swp_ring_alloc - memory for a ring of @entries (made a power of two) elements
- * of @stride bytes, mappable by @uctx, or private when that is NULL.
- * @beside: bytes that the caller keeps elsewhere for each
+ * swp_ring_alloc - allocate a ring of @entries (rounded up to a power of two)
+ * elements of @stride bytes, which @uctx can map, or private if that is NULL.
+ * @beside: bytes that the caller allocates elsewhere for each element
  * Returns 0 or -ENOMEM.
  */
 int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
@@ -147,7 +147,7 @@ int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
 	return 0;
 }
 
-/* The mapping may outlive the queue; its entry frees the memory then. */
+/* A mapping may outlive the queue; then its entry frees the memory. */
 void swp_ring_free(struct swp_ring *r)
 {
 	if (r->entry)
@@ -202,7 +202,7 @@ int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
 	*left = prod - cons - 1;
 	src = swp_ring_slot(ring, cons);
 	memcpy(&rqe, src, sizeof(rqe));
-	barrier();	/* the copy is what is checked and used */
+	barrier();	/* check and use only the copy */
 	rx->wr_id = rqe.wr_id;
 	rx->in_msg = true;
 	rx->num_sge = rqe.num_sge;
@@ -216,7 +216,7 @@ int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
 	barrier();	/* as above */
 	for (i = 0; i < rx->num_sge; i++)
 		space += rx->sge[i].length;
-	/* no message is longer than MO can count */
+	/* no message is longer than the range of MO */
 	rx->space = min_t(u64, space, U32_MAX);
 	return ret;
 }

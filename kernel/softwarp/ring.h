@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Rings: memory that the kernel shares with a program, or keeps for a consumer
- * of its own, and the rules of their counters.  The layout is that of
+ * Rings: memory that the kernel shares with a program, or keeps for a kernel
+ * consumer, and the rules of their indices.  The layout is that of
  * uapi/softwarp_abi.h.
  */
 #ifndef SWP_RING_H
@@ -27,8 +27,8 @@ struct swp_ring {
 struct swp_mmap_entry {
 	struct rdma_user_mmap_entry base;
 	void *mem;			/* freed with the entry */
-	struct mm_struct *mm;		/* whose locked memory it is */
-	u32 locked;			/* pages of it */
+	struct mm_struct *mm;		/* charged for the pinned pages */
+	u32 locked;			/* number of these pages */
 };
 
 static inline struct swp_ring_ctrl *swp_ring_ctrl(const struct swp_ring *r)
@@ -59,16 +59,17 @@ int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);
 void swp_mmap_free(struct rdma_user_mmap_entry *e);
 
 /*
- * swp_rqe_fetch - copy the receive request with index @cons out of a ring, and check it.
- * @left: set to the number of requests behind it
- * Returns 0; -ENOBUFS: there is none; -EINVAL: its owner wrote nonsense, and
- * rx->in_msg says whether there was a request at all.  The owner of @cons has
- * locked it, and moves it on when rx->in_msg is set.
+ * swp_rqe_fetch - copy the receive request at index @cons of a ring, and check
+ * it
+ * @left: set to the number of requests after it
+ * Returns 0; -ENOBUFS: there is none; -EINVAL: the ring's owner stored invalid
+ * values; rx->in_msg says whether there was a request at all.  The caller holds
+ * the lock of the consumer index, and advances it if rx->in_msg is set.
  */
 int swp_rqe_fetch(struct swp_rx *rx, const struct swp_ring *ring, u32 cons,
 		  u32 max_sge, u32 *left);
 
-/* Requests of a kernel consumer; posters are serialised by the caller. */
+/* Posts requests of a kernel consumer; the caller serialises the posters. */
 int swp_rqe_post(struct swp_ring *ring, u32 max_sge, const struct ib_recv_wr *wr,
 		 const struct ib_recv_wr **bad);
 

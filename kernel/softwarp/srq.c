@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared receive queues: one ring of receive requests for any number of QPs,
- * each of which takes the next one when a Send for it begins.
+ * Shared receive queues: one ring of receive requests for any number of QPs.  A
+ * QP takes the next request when a Send for it begins.
  */
 #include <linux/slab.h>
 
@@ -25,7 +25,7 @@ bool swp_srq_posted(struct swp_srq *srq)
 {
 	bool posted;
 
-	/* without it the ring might go */
+	/* the lock keeps the ring from being replaced */
 	spin_lock_bh(&srq->lock);
 	posted = READ_ONCE(swp_ring_ctrl(&srq->ring)->prod) != srq->cons;
 	spin_unlock_bh(&srq->lock);
@@ -48,7 +48,7 @@ int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx)
 		if (low)
 			srq->limit = 0;
 	} else if (ret == -EINVAL && !srq->broken) {
-		/* the count of what was posted is nonsense, for good */
+		/* prod is invalid, and stays so */
 		srq->broken = true;
 		broken = true;
 	}
@@ -119,7 +119,7 @@ err_count:
 	return ret;
 }
 
-/* The core has seen to it that no QP uses it any more. */
+/* The core makes sure that no QP uses it any more. */
 int swp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct swp_srq *srq = to_swp_srq(ibsrq);
@@ -130,8 +130,9 @@ int swp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 }
 
 /*
- * A ring to take the place of the queue's, of which its program is told: the
- * command has no response but where the program wants one written.
+ * Allocates a ring to replace that of the queue, and describes it to the
+ * program: the command has no response, so write this where the program wants
+ * it.
  */
 static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 		       struct swp_ring *ring)
@@ -144,7 +145,7 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 	if (!max_wr || max_wr > swp_params.max_srq_wr)
 		return -EINVAL;
 	if (udata) {
-		/* one that cannot follow would post into the old ring for ever */
+		/* an old provider would post to the old ring for ever */
 		if (udata->inlen < sizeof(req))
 			return -EOPNOTSUPP;
 		ret = ib_copy_from_udata(&req, udata, sizeof(req));
@@ -159,7 +160,7 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 	resp.ring_key = swp_ring_key(ring);
 	resp.ring_bytes = ring->bytes;
 	resp.entries = ring->entries;
-	/* once the rings have changed places there is no way back */
+	/* do this first: a swap of the rings cannot be undone */
 	if (copy_to_user(u64_to_user_ptr(req.resp_addr), &resp, sizeof(resp))) {
 		swp_ring_free(ring);
 		return -EFAULT;
@@ -167,10 +168,10 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 	return 0;
 }
 
-/* RQEs that are copied at a time with the locks held */
+/* RQEs copied at a time with the locks held */
 #define SWP_MOVE_RQES	64
 
-/* What waits keeps its number, so that both sides go on counting from there. */
+/* Waiting requests keep their indices, so that both sides can continue. */
 static void copy_rqes(const struct swp_srq *srq, struct swp_ring *to, u32 from,
 		      u32 end)
 {
@@ -186,10 +187,10 @@ static void copy_rqes(const struct swp_srq *srq, struct swp_ring *to, u32 from,
 }
 
 /*
- * srq->lock held, and post_lock of a kernel consumer's.  Copies what waits and
- * was not copied, [*from, prod), if that is little, and swaps the rings.
- * Returns 0; -EINVAL: the new ring is too small for what waits, or there is no
- * telling; -EAGAIN: it is much, and *from says where it begins.
+ * Copies the waiting requests that are not yet copied, [*from, prod), if these
+ * are few, and swaps the rings.  srq->lock held; with a kernel consumer
+ * post_lock, too.  Returns 0; -EINVAL: the new ring is too small for the
+ * waiting requests, or prod is invalid; -EAGAIN: there are many, from *from on.
  */
 static int try_move(struct swp_srq *srq, struct swp_ring *to, u32 *from,
 		    u32 prod)
@@ -200,7 +201,7 @@ static int try_move(struct swp_srq *srq, struct swp_ring *to, u32 *from,
 	lockdep_assert_held(&srq->lock);
 	if (srq->broken || num > srq->ring.entries || num > to->entries)
 		return -EINVAL;
-	/* taken meanwhile, copied or not */
+	/* skip requests that QPs have taken meanwhile */
 	if ((s32)(srq->cons - *from) > 0)
 		*from = srq->cons;
 	if (prod - *from > SWP_MOVE_RQES)
@@ -219,7 +220,7 @@ static u32 posted(const struct swp_srq *srq)
 	return smp_load_acquire(&swp_ring_ctrl(&srq->ring)->prod);
 }
 
-/* As try_move(); a kernel consumer may post meanwhile, a program does not. */
+/* As try_move(); a kernel consumer may post meanwhile, a program must not. */
 static int change(struct swp_srq *srq, const struct ib_srq_attr *attr,
 		  enum ib_srq_attr_mask mask, struct swp_ring *ring, u32 *from,
 		  u32 prod)
@@ -247,7 +248,7 @@ static int change_locked(struct swp_srq *srq, const struct ib_srq_attr *attr,
 
 	spin_lock_bh(&srq->lock);
 	if (srq->base.uobject) {
-		/* only this program posts: interrupts need not wait for a copy */
+		/* without post_lock: only this program posts */
 		ret = change(srq, attr, mask, ring, from, prod);
 	} else {
 		spin_lock_irqsave(&srq->post_lock, flags);
@@ -259,9 +260,9 @@ static int change_locked(struct swp_srq *srq, const struct ib_srq_attr *attr,
 }
 
 /*
- * Most of what waits is copied without the locks, slice by slice.  The program's
- * own count is read once; what it wrote into the requests is checked when they
- * are taken.  resize_mutex held.
+ * Copies most of the waiting requests without the locks, in slices.  Reads a
+ * program's prod only once; swp_rqe_fetch() checks the requests later.
+ * resize_mutex held.
  */
 static int resize(struct swp_srq *srq, const struct ib_srq_attr *attr,
 		  enum ib_srq_attr_mask mask, struct swp_ring *ring)
@@ -301,7 +302,7 @@ int swp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 	mutex_lock(&srq->resize_mutex);
 	ret = resize(srq, attr, mask, &ring);
 	mutex_unlock(&srq->resize_mutex);
-	/* the one that is not in use */
+	/* the ring that is not in use */
 	swp_ring_free(&ring);
 	return ret;
 }

@@ -18,19 +18,19 @@ struct swp_srq {
 	struct swp_owner *owner;
 	struct mutex resize_mutex;	/* outside lock: serialises resizing */
 	u32 max_sge;
-	spinlock_t lock;	/* protects all below; bh safe, inside socket locks */
-	struct swp_ring ring;	/* a kernel consumer's: post_lock, too */
+	spinlock_t lock;	/* protects all below; inside socket lock */
+	struct swp_ring ring;	/* kernel consumer: post_lock, too */
 	u32 cons;
-	u32 limit;		/* event when fewer are left; 0 = none wanted */
-	bool broken;		/* the owner was told */
+	u32 limit;		/* event if fewer are left; 0: none */
+	bool broken;		/* IB_EVENT_SRQ_ERR was raised */
 	spinlock_t post_lock;	/* kernel posters; irq safe, inside lock */
 };
 
 #define to_swp_srq(x)	container_of(x, struct swp_srq, base)
 
-/* Is there a request?  Others may take it.  Softirq or process context. */
+/* Is there a request?  Another QP may take it.  Softirq or process context. */
 bool swp_srq_posted(struct swp_srq *srq);
-/* The next request, as swp_rqe_fetch().  Socket lock held. */
+/* Takes the next request, as swp_rqe_fetch().  Socket lock held. */
 int swp_srq_take(struct swp_srq *srq, struct swp_rx *rx);
 
 /* Verbs */

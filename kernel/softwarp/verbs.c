@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ib_device_ops: argument checks and glue between ib_core and the objects.
+ * The ib_device_ops: argument checks, and glue between ib_core and the objects.
  */
 #include <linux/inetdevice.h>
 #include <linux/sched/task.h>
@@ -59,7 +59,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				 IB_DEVICE_SRQ_RESIZE;
 	attr->max_mw = swp_params.max_mr;
-	/* completions are stamped in nanoseconds */
+	/* timestamps of completions are in nanoseconds */
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = 1000000;
 	attr->max_fast_reg_page_list_len = SWP_MAX_FAST_BLOCKS;
@@ -70,7 +70,7 @@ static int query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 static int query_port(struct ib_device *ibdev, u32 port,
 		      struct ib_port_attr *attr)
 {
-	/* mtu and state were filled by the core from the netdev */
+	/* the core has set mtu and state from the netdev */
 	attr->gid_tbl_len = 1;
 	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = SWP_MAX_MSG;
@@ -87,7 +87,7 @@ static int get_port_immutable(struct ib_device *ibdev, u32 port,
 			      struct ib_port_immutable *imm)
 {
 	imm->gid_tbl_len = 1;
-	/* rdma_cm wants a P_Key before it binds to a loopback address */
+	/* rdma_cm needs a P_Key to bind to a loopback address */
 	imm->pkey_tbl_len = 1;
 	imm->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	imm->max_mad_size = 0;
@@ -156,9 +156,9 @@ static int init_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 }
 
 /*
- * The core frees a context that was refused without giving back the task that it
- * has noted there (UVERBS_METHOD_GET_CONTEXT of 6.12 and 7.3): each refusal would
- * cost a task_struct, for good.  Where it does give it back it looks first.
+ * If this op fails, the core frees the context, but does not put the task that
+ * it has stored there (UVERBS_METHOD_GET_CONTEXT of 6.12 and 7.3): each failure
+ * would leak a task_struct.  Core code that puts the task checks for NULL.
  */
 static int alloc_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 {
@@ -179,9 +179,9 @@ static void dealloc_ucontext(struct ib_ucontext *ctx)
 }
 
 /*
- * Nothing to undo: rings keep their pages while they are mapped, and ib_core
- * destroys the objects.  That the op exists lets a device go while programs
- * have it open.
+ * Nothing to do: rings keep their pages while they are mapped, and ib_core
+ * destroys the objects.  But with this op the core can remove a device while
+ * programs have it open.
  */
 static void disassociate_ucontext(struct ib_ucontext *ctx)
 {
@@ -233,7 +233,7 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 			     sizeof(*qp->slots), uctx);
 	if (ret)
 		return ret;
-	/* what the stride has room for is granted */
+	/* grant all the room of the stride */
 	qp->max_inline = min_t(u32, stride - sizeof(struct swp_sqe),
 			       SWP_MAX_INLINE);
 	qp->max_send_sge = max(attr->cap.max_send_sge, 1U);
@@ -315,7 +315,7 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	if (ret)
 		goto err_queues;
 	ibqp->qp_num = qp->qpn;
-	/* iWARP never gives a QP its port, and the core compares counters by it */
+	/* iWARP does not set a QP's port, but the core's counters need it */
 	ibqp->port = 1;
 	if (udata) {
 		resp.sq_key = swp_ring_key(&qp->sq);
@@ -370,8 +370,9 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
 	/*
-	 * iWARP has no way to be connected by hand.  Who tries - perftest
-	 * without -R does - hears it now instead of waiting for ever.
+	 * An iWARP QP cannot be connected through ibv_modify_qp().  Fail a
+	 * program that tries, such as perftest without -R: it would wait for
+	 * ever.
 	 */
 	if (mask & (IB_QP_AV | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_SQ_PSN))
 		return -EINVAL;
@@ -380,7 +381,7 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (!(mask & IB_QP_STATE))
 		return 0;
 	ret = swp_qp_modify_state(qp, attr->qp_state);
-	/* after the state, which keeps others from beginning one */
+	/* after the change of state, which prevents new start-ups */
 	if (attr->qp_state == IB_QPS_ERR)
 		swp_cm_qp_gone(qp);
 	return ret;
@@ -519,7 +520,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 		e->imm_inv = wr->sg_list[0].lkey;
 		break;
 	case IB_WR_REG_MR:
-		/* the region is found by its key, as with every other request */
+		/* the engine finds the region by its key, as elsewhere */
 		e->opcode = SWP_OP_REG_MR;
 		e->rkey = reg_wr(wr)->key;
 		e->remote_addr = reg_wr(wr)->access;
@@ -542,7 +543,7 @@ static int fill_sqe(struct swp_qp *qp, struct swp_sqe *e,
 	return 0;
 }
 
-/* What a request has for the wire */
+/* Octets that a request sends */
 static u64 octets_of(const struct ib_send_wr *wr)
 {
 	u64 octets = 0;
@@ -578,7 +579,7 @@ static void post_unlock(const struct swp_qp *qp, spinlock_t *lock,
 		spin_unlock_irqrestore(lock, flags);
 }
 
-/* A user QP's empty list is its doorbell; kernel consumers post in any context. */
+/* For a user QP, an empty list is the doorbell.  Kernel consumers: any context. */
 static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad)
 {
@@ -642,7 +643,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	swp_qp_consumer_is_here(qp);
 	flags = post_lock(qp, &qp->rq_post_lock);
 	ret = swp_rqe_post(&qp->rq, qp->max_recv_sge, wr, bad);
-	/* pairs with the barrier in flush: it sees the request or we see kick */
+	/* pairs with flush_rq(): it sees the request or we see kick */
 	smp_mb();
 	if (READ_ONCE(swp_ring_ctrl(&qp->rq)->kick))
 		swp_qp_kick(qp);
@@ -653,9 +654,10 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 /* iw_cm -------------------------------------------------------------------- */
 
 /*
- * iw_cm finds a QP and takes its reference in two calls, between which the QP
- * may go.  So the first takes it: each iw_get_qp() that finds one is followed by
- * one iw_add_ref(), and nothing else calls either, in 6.12 and in 7.3.
+ * iw_cm finds a QP and takes its reference in two calls; in between the QP may
+ * be destroyed.  So the first call takes the reference: one iw_add_ref()
+ * follows each iw_get_qp() that finds a QP, and nothing else calls either, in
+ * 6.12 and in 7.3.
  */
 static void iw_add_ref(struct ib_qp *ibqp)
 {
@@ -667,15 +669,15 @@ static void iw_rem_ref(struct ib_qp *ibqp)
 }
 
 /*
- * Called with interrupts off, without the id, so that whether a QP of the kernel
- * is that of the id only swp_cm_connect() and swp_cm_accept() can tell.
+ * Called with interrupts off and without the id.  So only swp_cm_connect() and
+ * swp_cm_accept() can check whether a kernel QP is that of the id.
  */
 static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 {
 	struct xarray *qps = &to_swp_dev(ibdev)->qps;
 	struct swp_qp *qp;
 
-	/* others lock it against softirqs, which are off with interrupts */
+	/* no xa_lock_bh() as elsewhere: interrupts are off already */
 	xa_lock(qps);
 	qp = xa_load(qps, qpn);
 	if (qp && !refcount_inc_not_zero(&qp->ref))
@@ -683,7 +685,7 @@ static struct ib_qp *iw_get_qp(struct ib_device *ibdev, int qpn)
 	xa_unlock(qps);
 	if (!qp)
 		return NULL;
-	/* not even for a moment: its destruction waits for us */
+	/* do not delay the destruction of another user's QP */
 	if (qp->user && !swp_qp_may_connect(qp)) {
 		swp_qp_put(qp);
 		return NULL;
