@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters of chosen QPs, `rdma statistic qp bind link DEV/1 lqpn N`: what QPs
- * bound to one have counted since, together; those that are gone included.
+ * Counters of selected QPs, `rdma statistic qp bind link DEV/1 lqpn N`: the sum
+ * of what QPs have counted while bound to one, including QPs that are gone.
  */
 #include <linux/slab.h>
 
 #include "counter.h"
 #include "qp.h"
 
-/* Found by rdma_counter.id; all of it is protected by the core's counter lock */
+/* The index is rdma_counter.id.  The core's counter lock protects all of it. */
 struct swp_counter {
-	struct swp_qp_stats gone;	/* of QPs that are bound no more */
+	struct swp_qp_stats gone;	/* of QPs that are not bound any more */
 };
 
-/* What a QP has counted since it was bound is added to @sum. */
+/* Adds to @sum what a QP has counted since it was bound. */
 static void add_qp(const struct swp_qp *qp, u64 *sum)
 {
 	int i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters that QPs are bound to.
+ * Counters to which QPs are bound.
  */
 #ifndef SWP_COUNTER_H
 #define SWP_COUNTER_H

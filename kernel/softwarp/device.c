@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Devices: one ib_device per netdev, made and removed by `rdma link`, following
- * what happens to the netdev.
+ * Devices: one ib_device per netdev, added and removed by `rdma link`, which
+ * follows the events of the netdev.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -19,15 +19,16 @@
 #include "verbs.h"
 
 /*
- * How long users of a device may take to leave when its netdev goes.  Nobody can
- * change an interface or a route meanwhile, so for all devices together it is no
- * more than this, and one part in SWP_LEAVE_SHARE of the time.
+ * Time for the users of a device to close connections when its netdev is
+ * removed.  RTNL is held meanwhile, which blocks all changes of interfaces and
+ * routes.  So all devices together get at most this time, and over longer times
+ * one part in SWP_LEAVE_SHARE.
  */
 #define SWP_LEAVE_TIME	(2 * HZ)
 #define SWP_LEAVE_SHARE	4
 
 static DECLARE_WAIT_QUEUE_HEAD(device_left);
-/* From when on all of that time may be taken again.  Under RTNL. */
+/* From then on, all of SWP_LEAVE_TIME is available again.  Under RTNL. */
 static unsigned long leave_due;
 
 static bool netdev_fits(const struct net_device *ndev)
@@ -48,12 +49,12 @@ static bool netdev_fits(const struct net_device *ndev)
 }
 
 /*
- * The GUID is the EUI-64 of the hardware address.  An all-zero one counts as
- * empty, so a netdev without an address (lo, tun) gets a locally administered
- * random one.  The GID is the GUID with the link-local prefix, in the same form
- * as an InfiniBand port's default GID: many programs and SRP take its low half
- * for the name of the port.  Where rdma_cm finds an iWARP device by its GID, it
- * is the hardware address and zeros instead.
+ * The GUID is the EUI-64 of the hardware address.  An all-zero address counts
+ * as none, so a netdev without an address (lo, tun) gets a locally administered
+ * random one.  The GID is the GUID with the link-local prefix, like the default
+ * GID of an InfiniBand port: many programs and SRP use its low half as the name
+ * of the port.  With a kernel whose rdma_cm finds an iWARP device by its GID,
+ * the GID is the hardware address and zeros instead.
  */
 static void make_gid(struct swp_device *dev)
 {
@@ -70,7 +71,7 @@ static void make_gid(struct swp_device *dev)
 		eth_random_addr(addr);
 	}
 	addrconf_addr_eui48((u8 *)&guid, addr);
-	/* the node keeps its name when the port gets another */
+	/* the node keeps its GUID when the port's GID changes */
 	if (!dev->base.node_guid)
 		dev->base.node_guid = guid;
 	if (SWP_GID_IS_MAC) {
@@ -81,7 +82,7 @@ static void make_gid(struct swp_device *dev)
 	dev->gid.global.interface_id = guid;
 }
 
-/* The core frees the device after this; runs when the last user is gone. */
+/* The core calls this after the last user is gone, then frees the device. */
 void swp_dealloc_driver(struct ib_device *ibdev)
 {
 	struct swp_device *dev = to_swp_dev(ibdev);
@@ -130,14 +131,14 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	strscpy(ibdev->node_desc, "softwarp, RDMA over TCP",
 		sizeof(ibdev->node_desc));
 	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
-	/* the TCP port is taken in the host's own stack, not beside it */
+	/* the host's own stack binds the TCP port: no port mapper */
 	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
 	/* the doorbell of a mapped send queue is an empty POST_SEND */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
 	return dev;
 }
 
-/* The core takes any name; one that is no file name makes a device unusable. */
+/* The core accepts any name, but a device needs a valid file name. */
 static bool name_fits(const char *name)
 {
 	const char *c;
@@ -151,8 +152,8 @@ static bool name_fits(const char *name)
 }
 
 /*
- * `rdma link add NAME type softwarp netdev DEV`.  rdma_nl offers no extended
- * ack here, so reasons that the error number does not tell go to the log.
+ * `rdma link add NAME type softwarp netdev DEV`.  rdma_nl has no extended ack
+ * here, so log the reasons that an errno does not express.
  */
 static int newlink(const char *name, struct net_device *ndev)
 {
@@ -185,8 +186,8 @@ static int newlink(const char *name, struct net_device *ndev)
 		goto err;
 	swp_mark_named_by_user(&dev->base);
 	/*
-	 * Where RDMA devices belong to one namespace each, the core would have
-	 * it in the first; its sockets are in that of its netdev.
+	 * If each RDMA device belongs to one network namespace, the core adds
+	 * it to init_net; but its sockets are in the namespace of its netdev.
 	 */
 	if (!rdma_dev_access_netns(&dev->base, dev_net(ndev)))
 		write_pnet(&dev->base.coredev.rdma_net, dev_net(ndev));
@@ -225,15 +226,15 @@ static bool has_device(struct net_device *ndev)
 }
 
 /*
- * RTNL is held, and users may have nobody to talk to, or stay on purpose, so that
- * there is a limit, also to that of many devices one after the other.
+ * Waits until the device is gone.  RTNL is held, and users may wait for a dead
+ * peer, or not close at all, so limit the time, also for many devices in a row.
  */
 static void wait_left(struct net_device *ndev)
 {
 	unsigned long begun = jiffies, owed = leave_due - begun;
 	long limit;
 
-	/* it is over, for however long */
+	/* leave_due is in the past */
 	if (owed > 2 * SWP_LEAVE_SHARE * SWP_LEAVE_TIME) {
 		owed = 0;
 		leave_due = begun;
@@ -271,22 +272,22 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
 		break;
 	case NETDEV_GOING_DOWN:
-		/* one that is merely set down keeps its device */
+		/* a netdev that only goes down keeps its device */
 		if (!ndev->dismantle)
 			break;
 		/*
-		 * It goes for good, and still carries what is sent: users of
-		 * the device may say their last words, as they may when it is
-		 * deleted by itself.  Some wait a minute for the answer, if
-		 * nothing can be sent any more.  What is left after a while
-		 * is cut off by NETDEV_UNREGISTER.
+		 * The netdev is being removed, but still sends: let the users
+		 * of the device close their connections, as they can when only
+		 * the device is deleted.  (If they cannot send, some wait a
+		 * minute for the answer.)  NETDEV_UNREGISTER aborts the
+		 * connections that are left.
 		 */
 		ib_unregister_device_queued(ibdev);
 		ib_device_put(ibdev);
 		wait_left(ndev);
 		return NOTIFY_OK;
 	case NETDEV_UNREGISTER:
-		/* RTNL is held: stop the traffic, queue the rest */
+		/* RTNL is held: stop the traffic, and queue the removal */
 		swp_cm_device_stop(dev);
 		ib_unregister_device_queued(ibdev);
 		break;
@@ -311,9 +312,9 @@ int swp_device_register(void)
 }
 
 /*
- * No new devices, then the existing ones go, clients and programs included, while
- * they can still take leave of their peers.  The notifier last: that it goes is
- * told to it as the end of every netdev, at which we cut connections.
+ * First prevent new devices, then remove the existing ones from their clients
+ * and programs, which can still close connections.  Unregister the notifier
+ * last: it replays NETDEV_UNREGISTER, which aborts connections.
  */
 void swp_device_unregister(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The device, what it counts and limits, and what an administrator has set.
+ * The device, its limits and counters, and its settings.
  */
 #ifndef SWP_DEVICE_H
 #define SWP_DEVICE_H
@@ -22,7 +22,7 @@ struct swp_listener;
 #define SWP_MAX_QPN		0xffffffU
 #define SWP_MAX_MR		0xffffffU /* STags have 24 bits of index */
 
-/* A locally administered OUI (its local bit is set): vendor 0 means none */
+/* A locally administered OUI (local bit set), because 0 means no vendor */
 #define SWP_VENDOR_ID		0x025750
 
 struct swp_params {
@@ -35,13 +35,14 @@ struct swp_params {
 	uint max_qp_wr;		/* entries of one SQ or RQ */
 	uint max_srq_wr;	/* entries of one shared receive queue */
 	uint max_cqe;		/* entries of one CQ */
-	uint user_share;	/* percent of each max_* for one ordinary user */
-	uint reserved_share;	/* percent that ordinary users leave to others */
+	uint user_share;	/* percent of max_* for an ordinary user */
+	uint reserved_share;	/* percent not for ordinary users */
 	uint max_pending;	/* MPA handshakes in progress per listener */
-	uint max_pending_source;	/* of those one source's, once half are taken */
-	uint handshake_ms;	/* time for TCP connect, or for an MPA Request */
+	/* those of one source, when half of max_pending are taken */
+	uint max_pending_source;
+	uint handshake_ms;	/* time for TCP connect, or an MPA Request */
 	uint reply_ms;		/* time for an MPA Reply, milliseconds */
-	/* struct swp_policy of devices to come */
+	/* struct swp_policy of devices added later */
 	uint mpa_rev;
 	uint mpa_crc;
 	uint mpa_markers;
@@ -51,8 +52,8 @@ struct swp_params {
 	uint mpa_rdmac;
 	uint mpa_extensions;
 	uint max_ird;		/* inbound reads per QP */
-	uint tx_poll_us;	/* time a worker watches an empty send queue */
-	uint zcopy_min;		/* bytes of a message from which pages go by reference */
+	uint tx_poll_us;	/* time a worker polls an empty send queue */
+	uint zcopy_min;		/* least bytes to send by reference; 0: never */
 };
 
 extern struct swp_params swp_params;
@@ -69,7 +70,7 @@ enum swp_limit {
 	SWP_LIMIT_COUNT
 };
 
-/* What an ordinary user has on a device; as long as that is anything */
+/* The objects of an ordinary user on a device; freed with the last one */
 struct swp_owner {
 	u32 uid;		/* in the initial user namespace */
 	u32 num[SWP_LIMIT_COUNT];
@@ -79,17 +80,17 @@ struct swp_owner {
 /* Device ------------------------------------------------------------------- */
 
 enum swp_crc_policy {
-	SWP_CRC_OFF,		/* C=0; used only if the peer asks */
-	SWP_CRC_PREFER,		/* C=1, so it is used */
-	SWP_CRC_REQUIRE,	/* and a peer with C=0 is refused */
+	SWP_CRC_OFF,		/* C=0: use it only if the peer asks */
+	SWP_CRC_PREFER,		/* C=1: use it */
+	SWP_CRC_REQUIRE,	/* C=1, and refuse a peer with C=0 */
 };
 
-/* What start-up asks for and takes, see policy.c; each member is a u8 there */
+/* What start-up offers and accepts; policy.c relies on the members being u8 */
 struct swp_policy {
 	u8 crc;			/* enum swp_crc_policy */
-	u8 markers;		/* bool: M=1, we want them in what we receive */
+	u8 markers;		/* bool: M=1, we want to receive markers */
 	u8 revision;		/* highest MPA revision offered and accepted */
-	u8 fallback;		/* bool: again with 1 when a peer closes on 2 */
+	u8 fallback;		/* bool: try 1 again if a peer closes on 2 */
 	u8 p2p;			/* bool: A=1, our initiator sends an RTR */
 	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
 	u8 rdmac;		/* bool: MPA revision 0 is accepted, too */
@@ -106,25 +107,25 @@ struct swp_device {
 	struct xarray qps;		/* QP number -> struct swp_qp */
 	u32 qp_next;
 	struct xarray mrs;		/* STag index -> struct swp_mr, RCU */
-	spinlock_t mw_lock;		/* which window is bound to what; bh safe */
+	spinlock_t mw_lock;		/* bindings of windows; bh safe */
 
 	struct mutex limit_mutex;	/* protects the next three; innermost */
 	u32 num[SWP_LIMIT_COUNT];	/* of all users and the kernel */
-	u32 ordinary[SWP_LIMIT_COUNT];	/* of those that are held to a share */
+	u32 ordinary[SWP_LIMIT_COUNT];	/* of all ordinary users */
 	struct xarray owners;		/* uid -> struct swp_owner */
 	atomic_t next_cq_id;
 
 	struct swp_stats __percpu *stats;
 	struct xarray counters;		/* id -> struct swp_counter */
-	/* what QPs counted for one of them; the core adds it.  Lock of qps. */
+	/* counted by QPs while bound: the core adds these.  Lock of qps. */
 	struct swp_qp_stats apart;
 
 	/* endpoints and listeners, see ep.h */
 	spinlock_t cm_lock;		/* protects the lists below */
 	struct list_head eps;		/* struct swp_ep */
 	struct list_head listeners;	/* struct swp_listener */
-	u32 num_listeners;		/* that are not freed */
-	bool cm_dead;			/* going away: no new endpoints */
+	u32 num_listeners;		/* not yet freed, listed or not */
+	bool cm_dead;			/* being removed: no new endpoints */
 };
 
 static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
@@ -133,16 +134,16 @@ static inline struct swp_device *to_swp_dev(struct ib_device *ibdev)
 }
 
 /*
- * swp_count - one more of these, made by the current process for itself if @user
- * @owner: set to its owner, for swp_uncount(); NULL: counts on the device only
+ * swp_count - count an object; the current process's own if @user
+ * @owner: set to its owner, for swp_uncount(); NULL: only the device's limit
  * Returns 0, or -ENOMEM at a limit.  Process context.
  */
 int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 	      struct swp_owner **owner);
 /*
- * swp_count_for - one that a consumer in the kernel has made is a user's from now on
- * @owner: of none yet
- * Returns 0, or -ENOMEM at a limit of that user's.  Process context.
+ * swp_count_for - charge an object of a kernel consumer to a user
+ * @owner: must be NULL; set to the user, except for root
+ * Returns 0, or -ENOMEM at a limit of that user.  Process context.
  */
 int swp_count_for(struct swp_device *dev, enum swp_limit what, kuid_t uid,
 		  struct swp_owner **owner);
@@ -166,13 +167,13 @@ struct swp_ucontext {
 struct swp_pd {
 	struct ib_pd base;
 	struct swp_owner *owner;
-	u32 qps;		/* in it; dev->mw_lock */
-	struct swp_mr *dma;	/* all of memory, for the kernel, as long as it exists */
+	u32 qps;		/* number of its QPs; dev->mw_lock */
+	struct swp_mr *dma;	/* the core's region of all memory, or NULL */
 };
 
 #define to_swp_pd(x)	container_of(x, struct swp_pd, base)
 
-/* device.c: the layer's own life, and the end of a device */
+/* device.c: begin and end of the layer, and the end of a device */
 int swp_device_register(void);
 void swp_device_unregister(void);
 void swp_dealloc_driver(struct ib_device *ibdev);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How many objects of a kind there may be: on a device, of one user, and of all
- * ordinary users together, so that something is left for storage and file
- * systems behind us whatever programs do.  Root and those with CAP_NET_ADMIN, in
- * the initial user namespace, are held to the device's limit alone, as consumers
- * in the kernel are.
+ * Limits on the number of objects of a kind: on a device, of one user, and of
+ * all ordinary users together, so that programs cannot take those that storage
+ * and file systems need.  For root and for CAP_NET_ADMIN in the initial user
+ * namespace only the limit of the device applies, as for kernel consumers.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -31,14 +30,14 @@ static uint limit_of(enum swp_limit what)
 	}
 }
 
-/* The current user */
+/* Is the current user an ordinary one? */
 static bool is_ordinary(void)
 {
 	return !uid_eq(current_uid(), GLOBAL_ROOT_UID) &&
 	       !ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN);
 }
 
-/* limit_mutex held.  The record of a user, made if need be, or NULL. */
+/* Finds or allocates the record of a user; or NULL.  limit_mutex held. */
 static struct swp_owner *owner_of(struct swp_device *dev, kuid_t kuid)
 {
 	u32 uid = from_kuid(&init_user_ns, kuid);
@@ -70,7 +69,7 @@ static uint percent(uint limit, uint share)
 	return div_u64((u64)limit * min(share, 100U), 100);
 }
 
-/* One more of an ordinary user's? */
+/* May an ordinary user have one more? */
 static bool within_share(struct swp_device *dev, enum swp_limit what,
 			 const struct swp_owner *o)
 {
@@ -78,7 +77,7 @@ static bool within_share(struct swp_device *dev, enum swp_limit what,
 	uint share = percent(limit, READ_ONCE(swp_params.user_share));
 	uint kept = percent(limit, READ_ONCE(swp_params.reserved_share));
 
-	/* one object of each kind, however small the share */
+	/* allow at least one object of each kind */
 	return o->num[what] < max(share, 1U) &&
 	       dev->ordinary[what] < max(limit - kept, 1U);
 }
@@ -105,7 +104,7 @@ int swp_count(struct swp_device *dev, enum swp_limit what, bool user,
 	unsigned int noio;
 	int ret = -ENOMEM;
 
-	/* memory reclaim that writes back through us may wait for the mutex */
+	/* reclaim that writes back through us could wait for the mutex */
 	noio = memalloc_noio_save();
 	mutex_lock(&dev->limit_mutex);
 	if (user && is_ordinary()) {
@@ -174,7 +173,7 @@ void swp_limits_init(struct swp_device *dev)
 	xa_init(&dev->owners);
 }
 
-/* All objects are gone. */
+/* No object is left. */
 void swp_limits_exit(struct swp_device *dev)
 {
 	xa_destroy(&dev->owners);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * softwarp - RDMA over plain TCP in software (iWARP: RFC 5040, 5041, 5044,
- * 6581).  Module parameters, and layers brought up in order and down in reverse.
+ * 6581).  Module parameters, and init and exit of the layers, in reverse order.
  */
 #include <linux/module.h>
 #include <rdma/rdma_netlink.h>
@@ -46,8 +46,8 @@ struct swp_params swp_params = {
 };
 
 /*
- * A number that is too large is refused, when it is given: what it would be cut
- * down to, or wrap to, is not what the administrator meant.
+ * Refuse a number that is too large, when it is set: a clipped or wrapped value
+ * would not be what the administrator meant.
  */
 struct bounded {
 	uint *value;
@@ -163,9 +163,9 @@ static int __init swp_init(void)
 	swp_crc_init();
 	swp_stats_init();
 	/*
-	 * Senders must be able to sleep for the socket lock, and memory reclaim
-	 * may depend on storage behind us.  What programs have going is not put
-	 * before other programs.
+	 * Senders may sleep for the socket lock, and memory reclaim may depend
+	 * on storage that uses us.  Work for a program has no priority over
+	 * other programs.
 	 */
 	swp_wq = alloc_workqueue("softwarp", WQ_UNBOUND | WQ_MEM_RECLAIM |
 				 WQ_HIGHPRI, 0);
@@ -177,9 +177,9 @@ static int __init swp_init(void)
 	if (!swp_user_wq)
 		goto err_wq;
 	/*
-	 * Half of the processors at most are in this one's hands, for as long as
-	 * a program keeps its queue busy: a poller that has to wait for its
-	 * processor holds up a stream at which no other context looks.
+	 * Pollers use at most half of the CPUs, as long as a program keeps its
+	 * queue busy.  High priority: while a poller waits for its CPU, its
+	 * stream stalls, because no other context looks at the queue.
 	 */
 	swp_poll_wq = alloc_workqueue("softwarp_poll", WQ_HIGHPRI | WQ_PERCPU |
 				      WQ_CPU_INTENSIVE, 0);
@@ -227,7 +227,7 @@ static void __exit swp_exit(void)
 	destroy_workqueue(swp_user_wq);
 	destroy_workqueue(swp_wq);
 	swp_tx_exit();
-	/* regions are freed after a grace period */
+	/* wait for regions, which are freed after a grace period */
 	rcu_barrier();
 }
 

@@ -141,7 +141,7 @@ struct swp_mr *swp_sge_get(struct swp_qp *qp, const struct swp_sge *sge, u32 off
 			   u32 len, int access);
 void swp_sge_put(const struct swp_qp *qp, struct swp_mr *mr);
 
-/* Count a QP of the PD: before its creation, after its end.  Process context. */
+/* Before the creation of a QP in the PD; after its end.  Process context. */
 void swp_pd_add_qp(struct ib_pd *pd);
 void swp_pd_del_qp(struct ib_pd *pd);
 /* Verbs */

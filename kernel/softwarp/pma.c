@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters of performance management, see pma.h.
+ * Counters of InfiniBand performance management, see pma.h.
  */
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pma.h>
@@ -9,7 +9,7 @@
 #include "pma.h"
 #include "stats.h"
 
-/* Where a message of this class has its contents, behind the header of all */
+/* Offset in ib_mad.data of the contents of a message of this class */
 #define CONTENTS	40
 
 static __be32 clipped(u64 value)
@@ -22,7 +22,7 @@ static __be16 clipped16(u64 value)
 	return cpu_to_be16(min_t(u64, value, U16_MAX));
 }
 
-/* In words of four octets, as data are counted there */
+/* The unit of data counters is a word of four octets. */
 static u64 words(u64 octets)
 {
 	return octets / 4;

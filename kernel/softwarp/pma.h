@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The counters that InfiniBand's performance management has for each port, which
- * sysfs shows as ports/1/counters and monitoring of networks reads.
+ * The counters of InfiniBand performance management for a port, which sysfs
+ * shows as ports/1/counters, for network monitoring.
  */
 #ifndef SWP_PMA_H
 #define SWP_PMA_H
@@ -13,7 +13,7 @@ struct ib_grh;
 struct ib_mad;
 struct ib_wc;
 
-/* Verbs: answers the core's own questions; nobody else reaches it over iWARP. */
+/* Verbs: answers queries of the core; iWARP carries no others. */
 int swp_process_mad(struct ib_device *ibdev, int flags, u32 port,
 		    const struct ib_wc *wc, const struct ib_grh *grh,
 		    const struct ib_mad *in, struct ib_mad *out,

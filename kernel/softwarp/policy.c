@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a device conducts MPA start-up, for an administrator to see and set:
+ * The policy of a device for MPA start-up, which an administrator can set in
  * /sys/class/infiniband/DEVICE/mpa/.  Module parameters are the defaults of
- * devices made later.  Start-up takes a copy when it begins, so a handshake
- * never sees half of a change, and established streams do not notice.
+ * devices added later.  Start-up copies the policy when it begins, so a later
+ * change has no effect on a handshake or on established streams.
  */
 #include <linux/string.h>
 #include <linux/sysfs.h>
@@ -11,7 +11,7 @@
 #include "device.h"
 #include "proto/mpa.h"
 
-/* Attributes that are a word out of a list: its index, plus first, is kept */
+/* An attribute whose value is a word of a list; stores first plus its index */
 struct policy_attr {
 	struct device_attribute attr;
 	size_t off;			/* of a u8 in struct swp_policy */
@@ -52,7 +52,7 @@ static ssize_t word_store(struct device *dev, struct device_attribute *attr,
 	return len;
 }
 
-/* The core tells programs what it was told when the device was registered. */
+/* The core shows programs its copy of atomic_cap: update that, too. */
 static ssize_t extensions_store(struct device *dev,
 				struct device_attribute *attr,
 				const char *buf, size_t len)
@@ -114,7 +114,7 @@ static struct policy_attr word_attrs[] = {
 	},
 };
 
-/* RTR kinds: a list of words */
+/* RTR kinds: the value is several words */
 
 static const struct {
 	const char *word;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What `rdma resource show ... -dd` tells beyond the core's own columns.
+ * Details of `rdma resource show ... -dd` in addition to the core's columns.
  */
 #include <linux/inet.h>
 #include <rdma/restrack.h>
@@ -28,7 +28,7 @@ static int put_names(struct sk_buff *msg, struct swp_llp *llp)
 	char text[INET6_ADDRSTRLEN + 8];
 
 	if (swp_llp_names(llp, &local, &remote, NULL))
-		return 0;	/* it is just ending */
+		return 0;	/* the connection is ending */
 	snprintf(text, sizeof(text), "%pISpc", &local);
 	if (rdma_nl_put_driver_string(msg, "local", text))
 		return -EMSGSIZE;
@@ -50,7 +50,7 @@ static int put_tcp(struct sk_buff *msg, const struct swp_llp *llp)
 	       rdma_nl_put_driver_u32(msg, "unread", i.unread);
 }
 
-/* A snapshot without locks: every word is read once and may be a moment old. */
+/* A snapshot without locks: the values may not fit together exactly. */
 int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
 	static const char * const states[] = {
@@ -121,7 +121,7 @@ int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
-	/* a CQ that is resized gives its ring away */
+	/* the lock keeps a resize from replacing the ring */
 	spin_lock_irqsave(&cq->lock, flags);
 	ctrl = swp_ring_ctrl(&cq->ring);
 	entries = cq->ring.entries;
@@ -143,8 +143,8 @@ int swp_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 }
 
 /*
- * Anybody may ask.  Addresses and keys are for CAP_NET_ADMIN, and only the core
- * knows whether the socket that asks has that: it shows the keys itself.
+ * Any user may read this.  Addresses and keys are only for CAP_NET_ADMIN, and
+ * only the core can check the requesting socket for it, so it shows the keys.
  */
 int swp_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {

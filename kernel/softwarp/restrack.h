@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What `rdma resource show` tells beyond the core's own columns.
+ * Details of `rdma resource show` in addition to the core's columns.
  */
 #ifndef SWP_RESTRACK_H
 #define SWP_RESTRACK_H

@@ -7,7 +7,7 @@
 #include "qp.h"
 #include "stats.h"
 
-/* The counters of faults have the names of the faults. */
+/* swp_stats_init() adds the counters of faults, with the faults' names. */
 static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_TX_FPDU]		= { .name = "tx_fpdu" },
 	[SWP_STAT_TX_BYTES]		= { .name = "tx_bytes" },
@@ -63,8 +63,8 @@ struct rdma_hw_stats *swp_alloc_port_stats(struct ib_device *ibdev, u32 port)
 }
 
 /*
- * For counters that QPs are bound to.  The core adds them up with those of the
- * port, index by index, so there are as many; what QPs do not count is not shown.
+ * For counters to which QPs are bound.  The core adds them to those of the port
+ * by index, so the numbers must be equal; disable those that QPs do not count.
  */
 struct rdma_hw_stats *swp_alloc_qp_stats(void)
 {
@@ -79,8 +79,8 @@ struct rdma_hw_stats *swp_alloc_qp_stats(void)
 }
 
 /*
- * A QP that is bound to a counter counts for the port up to that moment: the core
- * adds what the counter has, now and when it is gone.
+ * For a QP that is bound to a counter, add only its values at the binding: the
+ * core adds those of the counter, while it exists and after its end.
  */
 static void add_qp(const struct swp_qp *qp, u64 *sum)
 {
@@ -91,7 +91,7 @@ static void add_qp(const struct swp_qp *qp, u64 *sum)
 		sum[i] += READ_ONCE(s->v[i]);
 }
 
-/* What does not belong to QPs that there are */
+/* All except what existing QPs have counted */
 static void sum_up(const struct swp_device *dev, u64 *sum)
 {
 	int cpu, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters of a device, read by `rdma statistic show`: per CPU for rare events,
- * in the QP for those of the data path (swp_qp_stat_add()).
+ * Counters of a device, for `rdma statistic show`: per CPU for rare events, in
+ * the QP for those of the data path (swp_qp_stat_add()).
  */
 #ifndef SWP_STATS_H
 #define SWP_STATS_H
@@ -17,18 +17,18 @@ enum swp_stat {
 	SWP_STAT_TX_FPDU,
 	SWP_STAT_TX_BYTES,
 	SWP_STAT_TX_REQUESTS,	/* taken from send queues */
-	SWP_STAT_TX_CALLS,	/* calls of the socket */
-	SWP_STAT_TX_STALLS,	/* TCP took no more */
+	SWP_STAT_TX_CALLS,	/* calls to TCP */
+	SWP_STAT_TX_STALLS,	/* TCP was full */
 	SWP_STAT_RX_FPDU,
 	SWP_STAT_RX_BYTES,
-	SWP_STAT_RX_SPLIT,	/* FPDUs that spanned skbs */
-	SWP_STAT_RX_MOVED,	/* times that receiving went to the consumer's processor */
-	SWP_STAT_RX_OOO,	/* segments that TCP got out of order */
+	SWP_STAT_RX_SPLIT,	/* FPDUs that span skbs */
+	SWP_STAT_RX_MOVED,	/* moves to the consumer's CPU */
+	SWP_STAT_RX_OOO,	/* segments received out of order */
 	SWP_STAT_RX_CRC_ERR,
 	SWP_STAT_RX_MARKER_ERR,
 	SWP_STAT_RX_PROTO_ERR,
 	SWP_STAT_DOORBELLS,
-	SWP_STAT_TX_POLLS,	/* times a worker began to watch an SQ */
+	SWP_STAT_TX_POLLS,	/* times a worker began to poll an SQ */
 	SWP_STAT_WQE_INVALID,	/* malformed requests */
 	SWP_STAT_QP_COUNT,
 	/* counted in the device */
@@ -38,19 +38,19 @@ enum swp_stat {
 	SWP_STAT_CONN_ACTIVE,
 	SWP_STAT_CONN_PASSIVE,
 	SWP_STAT_CONN_FAILED,
-	SWP_STAT_CONN_NOW,	/* those there are, start-up and end included */
+	SWP_STAT_CONN_NOW,	/* present ones, including start-up and end */
 	SWP_STAT_MPA_BAD,	/* malformed start-up frames */
-	SWP_STAT_MPA_PD_LONG,	/* private data that iw_cm cannot carry */
+	SWP_STAT_MPA_PD_LONG,	/* more private data than the ULP accepts */
 	SWP_STAT_MPA_TIMEOUT,
 	SWP_STAT_MPA_REJECTED,
-	SWP_STAT_PENDING_DROP,	/* handshakes beyond max_pending */
+	SWP_STAT_PENDING_DROP,	/* handshakes dropped: limit, or no memory */
 	SWP_STAT_LIMIT_HIT,	/* objects refused, see the module parameters */
-	/* by fault, either way: a netlink message is short */
+	/* by fault, sent or received: netlink messages are short */
 	SWP_STAT_TERM_FOR,
 	SWP_STAT_COUNT = SWP_STAT_TERM_FOR + SWP_FAULT_COUNT - 1
 };
 
-/* SWP_FAULT_NONE has none. */
+/* Not for SWP_FAULT_NONE */
 #define swp_stat_term_for(fault)	(SWP_STAT_TERM_FOR + (fault) - 1)
 
 struct swp_stats {
@@ -65,19 +65,19 @@ struct ib_device;
 struct rdma_hw_stats;
 struct swp_device;
 
-/* Before any device */
+/* Call it before adding any device. */
 void swp_stats_init(void);
 
-/* A Terminate was sent, or came.  Any context. */
+/* Count a Terminate that was sent or received.  Any context. */
 void swp_stat_terminate(struct swp_device *dev, bool sent,
 			enum swp_fault fault);
 
-/* Any context; a torn read on 32-bit machines is tolerated, it is a counter. */
+/* Any context.  Torn reads on 32-bit machines are tolerated for counters. */
 #define swp_stat_add(dev, id, n) \
 	this_cpu_add((dev)->stats->v[SWP_STAT_##id], (n))
 #define swp_stat_inc(dev, id)	swp_stat_add(dev, id, 1)
 
-/* All that a device has counted since it was made: SWP_STAT_COUNT values */
+/* All that a device has counted since its creation: SWP_STAT_COUNT values */
 void swp_port_sums(struct swp_device *dev, u64 *sum);
 
 /* Verbs */

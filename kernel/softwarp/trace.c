@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The bodies of the tracepoints. */
+/* Defines the tracepoints. */
 #include <linux/types.h>
 
 #define CREATE_TRACE_POINTS

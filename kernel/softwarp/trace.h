@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints: /sys/kernel/tracing/events/softwarp.  What a request becomes can
- * be followed by QP number and wr_id: taken (wqe), sent (tx_batch), received
+ * Tracepoints: /sys/kernel/tracing/events/softwarp.  They show the way of a
+ * request, by QP number and wr_id: taken (wqe), sent (tx_batch), received
  * (rx_fpdu), completed (cqe); and why a stream ended (terminate, qp_state).
  */
 #undef TRACE_SYSTEM
@@ -24,7 +24,7 @@
 	{ 0, "reset" }, { 1, "init" }, { 2, "rts" }, { 3, "closing" }, \
 	{ 4, "terminate" }, { 5, "error" })
 
-/* A send request was taken from its queue; opcode as in softwarp_abi.h */
+/* The engine has taken a send request; opcode as in softwarp_abi.h */
 TRACE_EVENT(swp_wqe,
 	TP_PROTO(u32 qpn, u64 wr_id, u8 opcode, u8 flags, u32 len),
 	TP_ARGS(qpn, wr_id, opcode, flags, len),
@@ -47,7 +47,7 @@ TRACE_EVENT(swp_wqe,
 		  __entry->flags, __entry->len)
 );
 
-/* TCP was given a batch of FPDUs; ret: octets it took, or negative errno */
+/* The engine gave TCP a batch of FPDUs; ret: octets taken, or negative errno */
 TRACE_EVENT(swp_tx_batch,
 	TP_PROTO(u32 qpn, u32 fpdus, u32 bytes, int ret),
 	TP_ARGS(qpn, fpdus, bytes, ret),
@@ -67,7 +67,7 @@ TRACE_EVENT(swp_tx_batch,
 		  __entry->fpdus, __entry->bytes, __entry->ret)
 );
 
-/* A good FPDU came in; opcode as on the wire */
+/* MPA has accepted an FPDU; opcode as on the wire */
 TRACE_EVENT(swp_rx_fpdu,
 	TP_PROTO(u32 qpn, u8 opcode, bool last, u32 payload),
 	TP_ARGS(qpn, opcode, last, payload),
@@ -116,7 +116,7 @@ TRACE_EVENT(swp_cqe,
 		  __entry->status, __entry->vendor_err, __entry->len)
 );
 
-/* A Terminate is due to the peer, or came from it */
+/* A Terminate is due, or the peer's has arrived */
 TRACE_EVENT(swp_terminate,
 	TP_PROTO(u32 qpn, bool from_peer, u8 layer, u8 etype, u8 code),
 	TP_ARGS(qpn, from_peer, layer, etype, code),

@@ -579,7 +579,7 @@ static void post_unlock(const struct swp_qp *qp, spinlock_t *lock,
 		spin_unlock_irqrestore(lock, flags);
 }
 
-/* For a user QP, an empty list is the doorbell.  Kernel consumers: any context. */
+/* A user QP: an empty list is the doorbell.  Kernel consumers: any context. */
 static int post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad)
 {

@@ -9,7 +9,7 @@
 
 extern const struct ib_device_ops swp_dev_ops;
 
-/* Those whose parameters differ from kernel to kernel */
+/* Sets the ops whose parameters depend on the kernel version. */
 void swp_set_version_ops(struct ib_device *ibdev);
 
 #endif /* SWP_VERBS_H */
