@@ -105,11 +105,11 @@ struct page *swp_mr_page(const struct swp_mr *mr, u64 addr, u32 *off, u32 *len);
  * progress, not even a local one; its owner still has to deregister the region.
  * Any context except hard interrupts.
  *
- * swp_mr_remote_inv - the peer's Send with Invalidate Returns 0, -ENOENT (no
- * such STag), or -EPERM: the region belongs to another PD, other streams may
- * use it, windows are bound to it, or the peer has no right on it.  Regions
- * without rights are not advertised; but the peer sees the STag of a sink of
- * reads in each Read Request.
+ * swp_mr_remote_inv - the peer's Send with Invalidate
+ * Returns 0, -ENOENT (no such STag), or -EPERM: the region belongs to another
+ * PD, other streams may use it, windows are bound to it, or the peer has no
+ * right on it.  Regions without rights are not advertised; but the peer sees
+ * the STag of a sink of reads in each Read Request.
  *
  * swp_mr_local_inv - a work request of the owner
  * Returns 0, -ENOENT, or -EPERM: this QP cannot invalidate it.

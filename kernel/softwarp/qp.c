@@ -133,7 +133,7 @@ void swp_qp_kick(struct swp_qp *qp)
 	swp_qp_get(qp);
 	if (queue_delayed_work(qp_wq(qp), &qp->tx_work, 0))
 		return;
-	/* work that is about to run sees what the caller did before */
+	/* work that is about to run sees earlier stores of the caller */
 	if (!timer_pending(&qp->tx_work.timer) ||
 	    mod_delayed_work(qp_wq(qp), &qp->tx_work, 0))
 		swp_qp_put(qp);
@@ -698,7 +698,7 @@ static void tell_closed(struct swp_qp *qp)
 		ops->closed(conn, qp->close_error);
 }
 
-/* What needs process context */
+/* The work of the functions above that needs process context */
 static void close_work(struct work_struct *work)
 {
 	struct swp_qp *qp = container_of(work, struct swp_qp, close_work);

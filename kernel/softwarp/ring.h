@@ -59,8 +59,7 @@ int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);
 void swp_mmap_free(struct rdma_user_mmap_entry *e);
 
 /*
- * swp_rqe_fetch - copy the receive request at index @cons of a ring, and check
- * it
+ * swp_rqe_fetch - copy and check the receive request at index @cons of a ring
  * @left: set to the number of requests after it
  * Returns 0; -ENOBUFS: there is none; -EINVAL: the ring's owner stored invalid
  * values; rx->in_msg says whether there was a request at all.  The caller holds

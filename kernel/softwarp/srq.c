@@ -189,8 +189,9 @@ static void copy_rqes(const struct swp_srq *srq, struct swp_ring *to, u32 from,
 /*
  * Copies the waiting requests that are not yet copied, [*from, prod), if these
  * are few, and swaps the rings.  srq->lock held; with a kernel consumer
- * post_lock, too.  Returns 0; -EINVAL: the new ring is too small for the
- * waiting requests, or prod is invalid; -EAGAIN: there are many, from *from on.
+ * post_lock, too.
+ * Returns 0; -EINVAL: the new ring is too small for the waiting requests, or
+ * prod is invalid; -EAGAIN: there are many, from *from on.
  */
 static int try_move(struct swp_srq *srq, struct swp_ring *to, u32 *from,
 		    u32 prod)

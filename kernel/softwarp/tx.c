@@ -256,7 +256,7 @@ static bool is_read(u8 op)
 	return op == SWP_OP_READ || op == SWP_OP_READ_INV || is_atomic(op);
 }
 
-/* RFC 7306: use it only with peers that are known to support it. */
+/* RFC 7306, allowed by the device's policy: MPA does not negotiate it */
 static bool is_extension(u8 op)
 {
 	return is_atomic(op) || op == SWP_OP_WRITE_IMM || op == SWP_OP_SEND_IMM;

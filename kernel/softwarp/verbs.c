@@ -643,7 +643,7 @@ static int post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	swp_qp_consumer_is_here(qp);
 	flags = post_lock(qp, &qp->rq_post_lock);
 	ret = swp_rqe_post(&qp->rq, qp->max_recv_sge, wr, bad);
-	/* pairs with flush_rq(): it sees the request or we see kick */
+	/* pairs with flush_rq()'s barrier: it sees the request or we kick */
 	smp_mb();
 	if (READ_ONCE(swp_ring_ctrl(&qp->rq)->kick))
 		swp_qp_kick(qp);
