@@ -62,6 +62,18 @@ static inline void swp_no_sendpage(struct proto_ops *ops)
 #endif
 }
 
+/*
+ * Since 6.5 ioctl() of a protocol takes a kernel pointer, and io_uring calls it
+ * without that of the socket.
+ */
+#ifdef SWP_HAVE_SK_IOCTL
+#define SWP_SET_PROT_IOCTL(fn)	.ioctl = (fn),
+#define swp_prot_ioctl(prot, sk, cmd, arg) ((prot)->ioctl(sk, cmd, arg))
+#else
+#define SWP_SET_PROT_IOCTL(fn)
+#define swp_prot_ioctl(prot, sk, cmd, arg) (-ENOIOCTLCMD)
+#endif
+
 /* Since 6.6 a table is registered with its size, before with an end marker. */
 static inline struct ctl_table_header *
 swp_register_net_sysctl(struct net *net, const char *path,

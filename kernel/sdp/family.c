@@ -106,6 +106,8 @@ static void make_prot(struct proto *p, const struct proto *tcp, const char *name
 	p->close = sdp_sock_prot.close;
 	p->release_cb = sdp_sock_prot.release_cb;
 	p->keepalive = sdp_sock_prot.keepalive;
+	if (sdp_sock_prot.ioctl)
+		p->ioctl = sdp_sock_prot.ioctl;
 	/* TCP's function looks at its own write queue, not at ours */
 	p->stream_memory_free = NULL;
 #ifdef CONFIG_BPF_SYSCALL

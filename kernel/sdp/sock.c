@@ -416,6 +416,31 @@ static void keepalive(struct sock *sk, int on)
 	sdp_tcp_prot(sk)->keepalive(sk, on);
 }
 
+/* The value of an ioctl() of a link; -ENOIOCTLCMD: it is TCP's. */
+static int link_ioctl(struct sock *sk, unsigned int cmd, int *value)
+{
+	struct sdp_link *link;
+	int ret = -ENOIOCTLCMD;
+
+	lock_sock(sk);
+	link = link_of(sk);
+	if (link) {
+		ret = sdp_stream_ioctl(sk, link, cmd, value);
+		sdp_link_put(link);
+	}
+	release_sock(sk);
+	return ret;
+}
+
+/* io_uring calls this one, and not that of the socket. */
+static int __maybe_unused prot_ioctl(struct sock *sk, int cmd, int *value)
+{
+	int ret = link_ioctl(sk, cmd, value);
+
+	return ret == -ENOIOCTLCMD ?
+		       swp_prot_ioctl(sdp_tcp_prot(sk), sk, cmd, value) : ret;
+}
+
 #ifdef CONFIG_BPF_SYSCALL
 /* A sockmap would replace our calls by TCP's. */
 static int refuse_psock(struct sock *sk, struct sk_psock *psock, bool restore)
@@ -1225,19 +1250,14 @@ out:
 static int sdp_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct sock *sk = sock->sk;
-	struct sdp_link *link;
-	int ret;
+	int ret = -ENOIOCTLCMD;
+	int value;
 
-	if (is_tcp(sk))
+	if (!is_tcp(sk))
+		ret = link_ioctl(sk, cmd, &value);
+	if (ret == -ENOIOCTLCMD)
 		return sdp_tcp_ops(sk)->ioctl(sock, cmd, arg);
-	lock_sock(sk);
-	link = link_of(sk);
-	ret = link ? sdp_stream_ioctl(sk, link, cmd, (int __user *)arg) :
-		     -ENOIOCTLCMD;
-	release_sock(sk);
-	if (link)
-		sdp_link_put(link);
-	return ret == -ENOIOCTLCMD ? sdp_tcp_ops(sock->sk)->ioctl(sock, cmd, arg) : ret;
+	return ret ?: put_user(value, (int __user *)arg);
 }
 
 static int sdp_setsockopt(struct socket *sock, int level, int name,
@@ -1387,6 +1407,7 @@ const struct proto sdp_sock_prot = {
 	.close = close,
 	.release_cb = release_cb,
 	.keepalive = keepalive,
+	SWP_SET_PROT_IOCTL(prot_ioctl)
 #ifdef CONFIG_BPF_SYSCALL
 	.psock_update_sk_prot = refuse_psock,
 #endif

@@ -564,17 +564,21 @@ __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link)
 }
 
 int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
-		     int __user *arg)
+		     int *value)
 {
 	switch (cmd) {
 	case SIOCINQ:
-		return put_user(inq(sk, link), arg);
+		*value = inq(sk, link);
+		return 0;
 	case SIOCOUTQ:
-		return put_user((int)sdp_carrier_outq(sk, link), arg);
+		*value = sdp_carrier_outq(sk, link);
+		return 0;
 	case SIOCOUTQNSD:
-		return put_user((int)READ_ONCE(link->queue_octets), arg);
+		*value = READ_ONCE(link->queue_octets);
+		return 0;
 	case SIOCATMARK:
-		return put_user((int)at_mark(link, 0), arg);
+		*value = at_mark(link, 0);
+		return 0;
 	}
 	return -ENOIOCTLCMD;
 }

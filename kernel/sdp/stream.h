@@ -21,7 +21,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link);
 /* -ENOIOCTLCMD: it is left to TCP */
 int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
-		     int __user *arg);
+		     int *value);
 /* Apply a change of TCP_NODELAY or TCP_CORK. */
 void sdp_stream_options(struct sock *sk, struct sdp_link *link);
 /* SO_LINGER: wait until the peer has everything, or the link is down */

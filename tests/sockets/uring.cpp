@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -406,6 +407,37 @@ TEST_P(Uring, ReceiveAgainAndAgain) {
     }
     p.here.reset();
     EXPECT_EQ(ring.result(2), 0);
+}
+
+/* SOCKET_URING_OP_SIOCINQ and SOCKET_URING_OP_SIOCOUTQ, which headers may not have yet */
+TEST_P(Uring, QueueLengths) {
+    constexpr uint32_t kInq = 0, kOutq = 1;
+    Pair p = connected();
+    Ring ring;
+    auto length = [&](const Fd &fd, uint32_t which) {
+        ring.ask(IORING_OP_URING_CMD, fd.get(), 1).off = which;
+        ring.submit();
+        return ring.result(1);
+    };
+    auto by_ioctl = [](const Fd &fd, unsigned long request) {
+        int octets = -1;
+        EXPECT_EQ(::ioctl(fd.get(), request, &octets), 0);
+        return octets;
+    };
+    if (length(p.here, kInq) == -EOPNOTSUPP)
+        return; // before 6.7 sockets have no such commands
+    EXPECT_EQ(length(p.there, kInq), 0);
+    ASSERT_TRUE(send_all(p.here, pattern(3000)));
+    ASSERT_TRUE(eventually([&] { return by_ioctl(p.there, FIONREAD) == 3000; }));
+    EXPECT_EQ(length(p.there, kInq), 3000);
+    EXPECT_TRUE(eventually([&] { return length(p.here, kOutq) == 0; }));
+    fill(p.here);
+    EXPECT_TRUE(eventually([&] {
+        int octets = by_ioctl(p.here, TIOCOUTQ);
+        return octets > 0 && length(p.here, kOutq) == octets;
+    }));
+    Fd l = listener();
+    EXPECT_EQ(length(l, kInq), -EINVAL);
 }
 
 TEST_P(Uring, ShutdownAndClose) {
