@@ -36,7 +36,7 @@ void sdp_carrier_keepalive(struct sock *to, bool on);
 
 /*
  * Octets, with all headers, that the peer's TCP has not acknowledged.  Without
- * locks.
+ * the carrier's lock; the caller keeps the carrier from being replaced.
  */
 u32 sdp_carrier_unacked(const struct sock *carrier);
 

@@ -223,8 +223,19 @@ void sdp_stream_options(struct sock *sk, struct sdp_link *link)
 /* Interval to look whether TCP has its ACKs, of which there is no event */
 #define LOOK_TIME	(HZ / 50)
 
+/* A move may replace the carrier while the socket is not locked. */
+static bool carrier_done(struct sdp_link *link)
+{
+	bool done;
+
+	spin_lock_bh(&link->lock);
+	done = !sdp_carrier_unacked(link->carrier);
+	spin_unlock_bh(&link->lock);
+	return done;
+}
+
 /* The peer has everything up to our DisConn, or nothing is sent any more. */
-static bool said_all(const struct sdp_link *link)
+static bool said_all(struct sdp_link *link)
 {
 	switch (READ_ONCE(link->conn.state)) {
 	case SDP_OPEN:
@@ -233,8 +244,7 @@ static bool said_all(const struct sdp_link *link)
 	case SDP_PEER_CLOSING:
 		return ended(link);
 	}
-	return ended(link) || (!READ_ONCE(link->tx_busy) &&
-			       !sdp_carrier_unacked(link->carrier));
+	return ended(link) || (!READ_ONCE(link->tx_busy) && carrier_done(link));
 }
 
 void sdp_stream_wait_close(struct sock *sk, struct sdp_link *link, long timeo)

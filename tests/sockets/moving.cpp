@@ -315,6 +315,25 @@ TEST_P(Moving, ClosedInBetween) {
     talk.peer->say(message(SDP_MID_DISCONN));
 }
 
+/* close() waits for the peer's new place, and for all that it has not got yet. */
+TEST_P(Moving, LingersInBetween) {
+    Talk talk = accepted();
+    Address from = name_of(talk.app);
+    Place p = place();
+    suspend(*talk.peer, p.address.port());
+    ASSERT_TRUE(send_all(talk.app, pattern(5000)));
+    set_linger(talk.app, 20);
+    Call closing([fd = talk.app.release()] { return ::close(fd); });
+    EXPECT_TRUE(closing.sleeps());
+    talk.peer = arrive(p, from);
+    EXPECT_FALSE(closing.done());
+    resume(*talk.peer);
+    EXPECT_EQ(hear_data(*talk.peer, 5000), pattern(5000));
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(closing.ret(), 0);
+    talk.peer->say(message(SDP_MID_DISCONN));
+}
+
 TEST_P(Moving, ShutDownInBetween) {
     Talk talk = accepted();
     Address from = name_of(talk.app);
