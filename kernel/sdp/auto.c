@@ -376,11 +376,9 @@ static int open_carrier(struct sdp_attempt *a)
 
 static int ask(struct sdp_attempt *a)
 {
-	int ret;
-
-	ret = open_carrier(a);
-	if (ret)
-		return ret;
+	/* TCP shares local ports between destinations; a port of our own is not */
+	if (open_carrier(a))
+		return by_tcp(a, SDP_INFO_REASON_SETUP);
 	a->asked.cp_port = inet_sk(a->carrier->sk)->inet_num;
 	a->asked.handle = sdp_pm_handle(pm_of(a));
 	sdp_query_ask(&a->query, &a->asked,

@@ -398,6 +398,24 @@ TEST_P(Auto, PortsRest) {
     }
 }
 
+/* All local ports have connections to somewhere else: TCP can share them, and is the way then. */
+TEST_P(Auto, NoPortIsFree) {
+    Fd elsewhere = tcp_listener(), listener = tcp_listener();
+    Mapper mapper(loopback(), AF_INET6 == GetParam().address);
+    LocalPorts few("40000 40003");
+    std::vector<Fd> others;
+    for (int i = 0; i < 4; i++) {
+        others.push_back(plain());
+        ASSERT_EQ(connect_to(others.back(), name_of(elsewhere)), 0);
+    }
+    Counters before = counters();
+    Fd here = make_auto();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_tcp(here, SDP_INFO_REASON_SETUP);
+    expect_more(before, "pm_requests_sent", 0);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
 /* A service is started again, and many of its clients come at once. */
 TEST_P(Auto, ManyWithAStaleAnswer) {
     Fd listener = auto_listener();
