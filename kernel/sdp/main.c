@@ -5,6 +5,7 @@
  */
 #include <linux/module.h>
 
+#include "bytcp.h"
 #include "cma.h"
 #include "device.h"
 #include "family.h"
@@ -22,9 +23,12 @@ static int __init sdp_init(void)
 	ret = sdp_netns_init();
 	if (ret)
 		return ret;
-	ret = sdp_link_init();
+	ret = sdp_by_tcp_init();
 	if (ret)
 		goto err_netns;
+	ret = sdp_link_init();
+	if (ret)
+		goto err_by_tcp;
 	ret = sdp_cma_init();
 	if (ret)
 		goto err_link;
@@ -42,6 +46,8 @@ err_cma:
 	sdp_cma_exit();
 err_link:
 	sdp_link_exit();
+err_by_tcp:
+	sdp_by_tcp_exit();
 err_netns:
 	sdp_netns_exit();
 	return ret;
@@ -54,6 +60,7 @@ static void __exit sdp_exit(void)
 	sdp_cma_exit();
 	/* links refer to namespaces */
 	sdp_link_exit();
+	sdp_by_tcp_exit();
 	sdp_netns_exit();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * State of a network namespace: tunables, counters, and the list of its
- * connections and listeners, which /proc/net/softwarp_sdp shows.
+ * sockets, connections and listeners, which /proc/net/softwarp_sdp shows.
  */
 #ifndef SDP_NETNS_H
 #define SDP_NETNS_H
@@ -24,12 +24,13 @@ enum sdp_seen_kind {
 	SDP_SEEN_LINK,
 	SDP_SEEN_LISTENER,
 	SDP_SEEN_BY_TCP,
+	SDP_SEEN_SOCK,
 };
 
 /*
- * An entry of the list: part of struct sdp_link, struct sdp_listener and struct
- * sdp_by_tcp, which are freed by RCU.  From sdp_seen_show() on, readers access
- * it at any time.
+ * An entry of the list: part of struct sdp_link, struct sdp_listener, struct
+ * sdp_by_tcp and struct sdp_sock, which are freed by RCU.  From sdp_seen_show()
+ * on, readers access it at any time.
  */
 struct sdp_seen {
 	struct net *net;		/* with a reference */

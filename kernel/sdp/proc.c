@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /proc/net/softwarp_sdp: a line for each connection and listener of a
- * namespace, and for sockets that are TCP's.
+ * namespace, for sockets that are TCP's, and for all others that are open: while
+ * there is a line, the module cannot be unloaded.
  *
  * A read continues after the last line shown, by the entry's index on the list.
  * It holds RCU for a page of lines, and the lock of one link at a time.
@@ -16,6 +17,7 @@
 #include "link.h"
 #include "listen.h"
 #include "netns.h"
+#include "sock.h"
 #include "stats.h"
 
 #define NAME	"softwarp_sdp"
@@ -146,7 +148,7 @@ static void describe_listener(struct sdp_listener *listener, struct line *l,
 	l->inode = sock_i_ino(sk);
 }
 
-/* TCP's queues, as in ss.  A socket that is not connected is not shown. */
+/* TCP's queues, as in ss */
 static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 			    union sdp_end *ends)
 {
@@ -154,13 +156,11 @@ static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 	const struct tcp_sock *tp = tcp_sk(sk);
 	int state = inet_sk_state_load(sk);
 
-	if (state == TCP_CLOSE)
-		return;
 	sdp_end_of(&ends[0], sk, false);
 	sdp_end_of(&ends[1], sk, true);
 	l->local = &ends[0];
 	l->remote = &ends[1];
-	l->state = "by-tcp";
+	l->state = state == TCP_CLOSE ? "idle" : "by-tcp";
 	if (state == TCP_LISTEN) {
 		l->rx_queue = READ_ONCE(sk->sk_ack_backlog);
 		l->tx_queue = READ_ONCE(sk->sk_max_ack_backlog);
@@ -172,6 +172,23 @@ static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 	l->uid = READ_ONCE(sk->sk_uid);
 	l->inode = sock_i_ino(sk);
 	l->why = sdp_reason_name(b->reason);
+}
+
+/* A socket without any of the above */
+static void describe_sock(struct sock *sk, const struct sdp_sock *ss,
+			  struct line *l, union sdp_end *ends)
+{
+	if (rcu_access_pointer(ss->link) || rcu_access_pointer(ss->listener) ||
+	    READ_ONCE(ss->by_tcp))
+		return;
+	sdp_end_of(&ends[0], sk, false);
+	memset(&ends[1], 0, sizeof(ends[1]));
+	ends[1].any.sa_family = sk->sk_family;
+	l->local = &ends[0];
+	l->remote = &ends[1];
+	l->state = READ_ONCE(ss->undecided) ? "asking" : "idle";
+	l->uid = READ_ONCE(sk->sk_uid);
+	l->inode = sock_i_ino(sk);
 }
 
 static void print(struct seq_file *m, const struct line *l)
@@ -233,6 +250,22 @@ static void show_by_tcp(struct seq_file *m, struct sdp_by_tcp *b)
 	sdp_by_tcp_put(b);
 }
 
+/* TCP's memory stays that of socks under RCU, but it may be another sock. */
+static void show_sock(struct seq_file *m, const struct sdp_sock *ss)
+{
+	struct sock *sk = ss->sk;
+	union sdp_end ends[2];
+	struct line l = {};
+
+	if (!refcount_inc_not_zero(&sk->sk_refcnt))
+		return;
+	if (sdp_sk(sk) == ss)
+		describe_sock(sk, ss, &l, ends);
+	if (l.state)
+		print(m, &l);
+	sock_put(sk);
+}
+
 static int show(struct seq_file *m, void *v)
 {
 	struct sdp_seen *s = v;
@@ -252,6 +285,9 @@ static int show(struct seq_file *m, void *v)
 		break;
 	case SDP_SEEN_BY_TCP:
 		show_by_tcp(m, container_of(s, struct sdp_by_tcp, seen));
+		break;
+	case SDP_SEEN_SOCK:
+		show_sock(m, container_of(s, struct sdp_sock, seen));
 		break;
 	}
 	return 0;

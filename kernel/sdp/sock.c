@@ -78,7 +78,7 @@ static void be_tcp(struct sock *sk, u8 reason)
 
 	sock_owned_by_me(sk);
 	sdp_by_tcp_hide(ss->by_tcp);
-	ss->by_tcp = reason ? sdp_by_tcp_show(sk, reason) : NULL;
+	WRITE_ONCE(ss->by_tcp, reason ? sdp_by_tcp_show(sk, reason) : NULL);
 	ss->reason = reason;
 	WRITE_ONCE(ss->tcp, !!reason);
 }
@@ -319,7 +319,14 @@ static int init(struct sock *sk)
 		return -ENOMEM;
 	ss->layout = sdp_tunable(sock_net(sk), SDP_LAYOUT_DEFAULT);
 	ss->policy = sdp_tunable(sock_net(sk), SDP_POLICY_DEFAULT);
+	ss->sk = sk;
+	ret = sdp_seen_reserve(&ss->seen, SDP_SEEN_SOCK, sk);
+	if (ret) {
+		kfree(ss);
+		return ret;
+	}
 	__rcu_assign_sk_user_data_with_flags(sk, ss, SK_USER_DATA_NOCOPY);
+	sdp_seen_show(&ss->seen, NULL);
 	return 0;
 }
 
@@ -328,6 +335,7 @@ static void destroy(struct sock *sk)
 	struct sdp_sock *ss = sdp_sk(sk);
 
 	if (ss) {
+		sdp_seen_release(&ss->seen);
 		rcu_assign_sk_user_data(sk, NULL);
 		kfree_rcu(ss, rcu);
 	}
@@ -463,9 +471,12 @@ static void forget(struct sock *sk)
 	else
 		ss = NULL;
 	release_sock(sk);
-	if (!ss)
+	if (!ss) {
+		sdp_by_tcp_hide_accepted(sk);
 		return;
+	}
 	sdp_by_tcp_hide(ss->by_tcp);
+	sdp_seen_release(&ss->seen);
 	kfree_rcu(ss, rcu);
 }
 
@@ -1106,6 +1117,8 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 		release_sock(sk);
 		ret = swp_ops_accept(sdp_tcp_ops(sk), sock, newsock,
 				     flags | O_NONBLOCK);
+		if (!ret)
+			sdp_by_tcp_show_accepted(newsock->sk);
 		lock_sock(sk);
 		/* -EAGAIN: another thread was faster */
 		if (ret != -EAGAIN)

@@ -25,6 +25,7 @@
 #include <net/sock.h>
 
 #include "ends.h"
+#include "netns.h"
 
 struct sdp_attempt;
 struct sdp_by_tcp;
@@ -32,6 +33,8 @@ struct sdp_link;
 struct sdp_listener;
 
 struct sdp_sock {
+	struct sdp_seen seen;		/* its line in /proc without another one */
+	struct sock *sk;		/* without a reference */
 	struct sdp_link __rcu *link;
 	struct sdp_listener __rcu *listener;
 	u8 layout;			/* enum sdp_layout, for the next link */

@@ -155,15 +155,25 @@ TEST_P(Seen, Listener) {
         EXPECT_NE(row["state"], "listen");
 }
 
-TEST_P(Seen, NotBeforeListenNorAfter) {
+/* The only line of a socket */
+static Row row_of_inode(const std::string &inode);
+
+/* A socket that is neither connected nor listens holds the module all the same. */
+TEST_P(Seen, IdleBeforeListenAndAfter) {
     Fd fd = make();
+    std::string inode = inode_of(fd);
+    EXPECT_EQ(row_of_inode(inode)["state"], "idle");
+    EXPECT_EQ(row_of_inode(inode)["uid"], std::to_string(::getuid()));
     Address a = loopback();
     ASSERT_EQ(::bind(fd.get(), a.get(), a.len), 0);
     a = name_of(fd);
-    EXPECT_TRUE(rows_of(a).empty());
+    EXPECT_EQ(row_of_inode(inode)["local"], text_of(a));
+    EXPECT_EQ(row_of_inode(inode)["state"], "idle");
     ASSERT_EQ(::listen(fd.get(), 1), 0);
-    EXPECT_EQ(rows_of(a).size(), 1U);
+    EXPECT_EQ(row_of_inode(inode)["state"], "listen");
     ASSERT_EQ(::shutdown(fd.get(), SHUT_RDWR), 0);
+    EXPECT_EQ(row_of_inode(inode)["state"], "idle");
+    fd.reset();
     EXPECT_TRUE(rows_of(a).empty());
 }
 
@@ -209,6 +219,12 @@ static std::vector<Row> rows_of_inode(const std::string &inode) {
     return found;
 }
 
+static Row row_of_inode(const std::string &inode) {
+    std::vector<Row> found = rows_of_inode(inode);
+    EXPECT_EQ(found.size(), 1U);
+    return found.empty() ? Row() : found[0];
+}
+
 /* One that is TCP's, with the reason */
 TEST_P(Seen, ByTcp) {
     Fd l(::socket(GetParam().address, SOCK_STREAM, 0));
@@ -218,7 +234,7 @@ TEST_P(Seen, ByTcp) {
     Fd here = make();
     ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_TCP), 0);
     std::string inode = inode_of(here);
-    EXPECT_TRUE(rows_of_inode(inode).empty());
+    EXPECT_EQ(row_of_inode(inode)["state"], "idle");
     ASSERT_EQ(connect_to(here, b), 0);
     Fd there(::accept(l.get(), nullptr, nullptr));
     Address a = name_of(here);
@@ -239,7 +255,7 @@ TEST_P(Seen, ByTcp) {
         inode = inode_of(here);
         ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_TCP), 0);
         ASSERT_EQ(connect_to(here, b), ECONNREFUSED);
-        EXPECT_TRUE(rows_of_inode(inode).empty());
+        EXPECT_EQ(row_of_inode(inode)["state"], "idle");
         ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, policy), 0);
         ASSERT_EQ(bind_to(here, loopback()), 0);
         ASSERT_EQ(::listen(here.get(), 5), 0);
@@ -248,8 +264,35 @@ TEST_P(Seen, ByTcp) {
         EXPECT_EQ(found[0]["state"], policy == SDP_INFO_POLICY_TCP ? "by-tcp" : "listen");
         EXPECT_EQ(found[0]["tx_queue"], "5");
         ASSERT_EQ(::shutdown(here.get(), SHUT_RDWR), 0);
-        EXPECT_TRUE(rows_of_inode(inode).empty());
+        EXPECT_EQ(row_of_inode(inode)["state"], "idle");
     }
+}
+
+/* One that TCP has accepted at an auto listener, until it is closed here */
+TEST_P(Seen, AcceptedByTcp) {
+    Fd l = make();
+    ASSERT_EQ(set(l, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_AUTO), 0);
+    ASSERT_EQ(bind_to(l, loopback()), 0);
+    ASSERT_EQ(::listen(l.get(), 1), 0);
+    Fd here(::socket(GetParam().address, SOCK_STREAM, 0));
+    ASSERT_EQ(connect_to(here, name_of(l)), 0);
+    Fd there(::accept(l.get(), nullptr, nullptr));
+    ASSERT_TRUE(there);
+    std::string inode = inode_of(there);
+    Address a = name_of(there), b = name_of(here);
+    Row row = row_of_inode(inode);
+    EXPECT_EQ(row["state"], "by-tcp");
+    EXPECT_EQ(row["why"], "peer");
+    EXPECT_EQ(row["local"], text_of(a));
+    EXPECT_EQ(row["remote"], text_of(b));
+    ASSERT_TRUE(send_all(here, pattern(1000)));
+    EXPECT_TRUE(eventually([&] { return row_of_inode(inode)["rx_queue"] == "1000"; }));
+    /* TCP is done with it, the program is not */
+    set_linger(here, 0);
+    here.reset();
+    EXPECT_TRUE(eventually([&] { return row_of_inode(inode)["state"] == "idle"; }));
+    there.reset();
+    EXPECT_TRUE(rows_of_inode(inode).empty());
 }
 
 /* Lines of sockets that come and go meanwhile */
