@@ -2,7 +2,9 @@
 /* The wire peer's own codec against octets worked out elsewhere; no device. */
 #include <gtest/gtest.h>
 
+#include "lib/system.hpp"
 #include "wire/codec.hpp"
+#include "wire/sdp.hpp"
 
 using namespace softwarp::wire;
 
@@ -91,6 +93,95 @@ TEST(WireCodec, Terminates) {
     EXPECT_EQ(back.text(), "1/2/0x05 M D");
     EXPECT_EQ(back.ddp_header, term.ddp_header);
     EXPECT_TRUE(back.rest.empty());
+}
+
+/* Both readings of the figures; that of InfiniBand is what its dissectors show. */
+TEST(WireCodec, SdpMessages) {
+    SdpMessage hello{.mid = kSdpHello, .bufs = 0x1234, .mseq = 0, .mseq_ack = 0};
+    hello.hello = {.max_adverts = 0x0203,
+                   .major = 1,
+                   .minor = 2,
+                   .des_rem_rcv_size = 0x11223344,
+                   .rcv_size = 0x55667788,
+                   .ird = 0x0a0b,
+                   .ord = 0x0c0d};
+    SdpMessage mode{
+        .mid = kSdpModeChange, .flags = 0, .bufs = 7, .mseq = 0x01020304, .mseq_ack = 5};
+    mode.mode = {.mode = kSdpPipelined, .send = true};
+    SdpMessage susp{.mid = kSdpSuspComm, .bufs = 7};
+    susp.port = 0xabcd;
+    SdpMessage sink{.mid = kSdpSinkAvail, .bufs = 7, .payload = 3};
+    sink.avail = {.len = 9, .stag = 0x01020304, .va = 0x1112131415161718, .non_discards = 6};
+    SdpMessage urgent{.mid = kSdpData, .flags = kSdpOobPres, .bufs = 7, .payload = 1};
+    SdpMessage resize{.mid = kSdpChRcvBuf, .bufs = 7};
+    resize.size = 0x01020304;
+    struct Row {
+        SdpMessage msg;
+        Bytes draft, ib;
+    };
+    const Row rows[] = {
+        {hello,
+         {0x12, 0x34, 0,    0,    0,    0,    0,    32,   0,    0,    0,
+          0,    0,    0,    0,    0,    0x02, 0x03, 0,    0x21, 0x11, 0x22,
+          0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x0a, 0x0b, 0x0c, 0x0d},
+         {0,    0,    0x12, 0x34, 0,    0,    0,    32,   0,    0,    0,
+          0,    0,    0,    0,    0,    0x12, 0,    0x02, 0x03, 0x11, 0x22,
+          0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x0c, 0x0d, 0x0a, 0x0b}},
+        {mode,
+         {0, 7, 0, 7, 0, 0, 0, 20, 1, 2, 3, 4, 0, 0, 0, 5, 0, 0, 0, 0x05},
+         {7, 0, 0, 7, 0, 0, 0, 20, 1, 2, 3, 4, 0, 0, 0, 5, 0xa0, 0, 0, 0}},
+        {susp,
+         {0, 7, 0, 13, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd, 0, 1},
+         {13, 0, 0, 7, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xab, 0xcd}},
+        {sink,
+         {0, 7, 0, 0xfd, 0, 0, 0,    39,   0,    0,    0,    0,    0,    0,    0, 0, 0, 0,
+          0, 9, 1, 2,    3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0, 0, 0, 6},
+         {0xfd, 0, 0, 7, 0, 0, 0,    39,   0,    0,    0,    0,    0,    0,    0, 0, 0, 0,
+          0,    9, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0, 0, 0, 6}},
+        {urgent,
+         {0, 7, 1, 0xff, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0},
+         {0xff, 1, 0, 7, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0}},
+        {resize,
+         {0, 7, 0, 11, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4},
+         {11, 0, 0, 7, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}},
+    };
+    for (const Row &row : rows) {
+        for (SdpLayout layout : {kLayoutDraft, kLayoutIb}) {
+            Bytes octets = row.msg.bytes(layout);
+            EXPECT_EQ(octets, layout == kLayoutDraft ? row.draft : row.ib);
+            octets.resize(octets.size() + row.msg.payload);
+            EXPECT_EQ(SdpMessage::parse(octets, layout).bytes(layout), row.msg.bytes(layout));
+        }
+    }
+    EXPECT_EQ(layout_of_hello(rows[0].draft), kLayoutDraft);
+    EXPECT_EQ(layout_of_hello(rows[0].ib), kLayoutIb);
+    EXPECT_EQ(layout_of_hello(rows[1].draft), std::nullopt);
+}
+
+/* What no end may send is not taken, so a test that hears it fails. */
+TEST(WireCodec, SdpMessagesThatMayNotBe) {
+    Bytes good = SdpMessage{.mid = kSdpDisConn, .bufs = 7}.bytes();
+    EXPECT_NO_THROW(SdpMessage::parse(good, kLayoutDraft));
+    struct Row {
+        size_t at;
+        uint8_t value;
+    };
+    for (Row row :
+         {Row{2, 0x08}, {2, 0x01}, {3, 0x0f}, {3, 0x40}, {3, kSdpModeChange}, {7, 15}, {7, 17}}) {
+        Bytes bad = good;
+        bad[row.at] = row.value;
+        EXPECT_THROW(SdpMessage::parse(bad, kLayoutDraft), softwarp::e2e::Failure) << row.at;
+    }
+    Bytes more = good;
+    more.push_back(0);
+    more[7] = 17;
+    EXPECT_THROW(SdpMessage::parse(more, kLayoutDraft), softwarp::e2e::Failure);
+    Bytes mode = SdpMessage{.mid = kSdpModeChange}.bytes();
+    for (Row row : {Row{16, 0x80}, {19, 0x06}}) {
+        Bytes bad = mode;
+        bad[row.at] = row.value;
+        EXPECT_THROW(SdpMessage::parse(bad, kLayoutDraft), softwarp::e2e::Failure) << row.at;
+    }
 }
 
 } // namespace

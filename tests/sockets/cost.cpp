@@ -91,7 +91,7 @@ TEST_P(Cost, DisconnectedWhileItReads) {
 
 /* Octets that nobody pays for any more are gone, and do not wait to be sent. */
 TEST_P(Cost, NothingIsLeftBehindADisconnect) {
-    sdp_msg ack = good_hello_ack();
+    SdpMessage ack = good_hello_ack();
     ack.bufs = 30000;
     ack.hello.rcv_size = 1 << 20;
     Talk talk = connected_to_peer(ack);

@@ -148,31 +148,16 @@ class Honest {
 
 } // namespace
 
-static sdp_msg any_message(Chance &chance, const Peer &peer) {
-    static const sdp_mid mids[] = {SDP_MID_DATA,
-                                   SDP_MID_DATA,
-                                   SDP_MID_DATA,
-                                   SDP_MID_DATA,
-                                   SDP_MID_HELLO,
-                                   SDP_MID_HELLO_ACK,
-                                   SDP_MID_DISCONN,
-                                   SDP_MID_ABORT_CONN,
-                                   SDP_MID_SEND_SM,
-                                   SDP_MID_RDMA_WR_COMPL,
-                                   SDP_MID_RDMA_RD_COMPL,
-                                   SDP_MID_MODE_CHANGE,
-                                   SDP_MID_SRC_AVAIL,
-                                   SDP_MID_SINK_AVAIL,
-                                   SDP_MID_CH_RCV_BUF,
-                                   SDP_MID_CH_RCV_BUF_ACK,
-                                   SDP_MID_SUSP_COMM,
-                                   SDP_MID_SUSP_COMM_ACK,
-                                   SDP_MID_SRC_AVAIL_CANCEL,
-                                   SDP_MID_SINK_AVAIL_CANCEL,
-                                   SDP_MID_SINK_CANCEL_ACK};
-    sdp_msg msg = message(chance.of(mids));
-    if (msg.mid == SDP_MID_DISCONN && !chance.one_in(4))
-        msg.mid = SDP_MID_DATA;
+static SdpMessage any_message(Chance &chance, const Peer &peer) {
+    static const SdpMid mids[] = {
+        kSdpData,         kSdpData,       kSdpData,        kSdpData,           kSdpHello,
+        kSdpHelloAck,     kSdpDisConn,    kSdpAbortConn,   kSdpSendSm,         kSdpRdmaWrCompl,
+        kSdpRdmaRdCompl,  kSdpModeChange, kSdpSrcAvail,    kSdpSinkAvail,      kSdpChRcvBuf,
+        kSdpChRcvBufAck,  kSdpSuspComm,   kSdpSuspCommAck, kSdpSrcAvailCancel, kSdpSinkAvailCancel,
+        kSdpSinkCancelAck};
+    SdpMessage msg = message(chance.of(mids));
+    if (msg.mid == kSdpDisConn && !chance.one_in(4))
+        msg.mid = kSdpData;
     if (chance.one_in(4))
         msg.flags = static_cast<uint8_t>(chance.below(8));
     msg.bufs = static_cast<uint16_t>(chance.one_in(8) ? chance.word() : 100);
@@ -183,17 +168,17 @@ static sdp_msg any_message(Chance &chance, const Peer &peer) {
     if (chance.one_in(30))
         msg.mseq_ack = chance.word();
     switch (msg.mid) {
-    case SDP_MID_SRC_AVAIL:
-    case SDP_MID_SINK_AVAIL:
+    case kSdpSrcAvail:
+    case kSdpSinkAvail:
         msg.avail = {};
         msg.avail.len = chance.one_in(2) ? chance.word() : 1 + chance.below(200000);
         msg.avail.stag = chance.word();
         msg.avail.va = chance.word();
         break;
-    case SDP_MID_MODE_CHANGE: msg.mode = {}; break;
-    case SDP_MID_HELLO:
-    case SDP_MID_HELLO_ACK: msg.hello = good_hello().hello; break;
-    case SDP_MID_SUSP_COMM: msg.port = static_cast<uint16_t>(chance.word()); break;
+    case kSdpModeChange: msg.mode = {}; break;
+    case kSdpHello:
+    case kSdpHelloAck: msg.hello = good_hello().hello; break;
+    case kSdpSuspComm: msg.port = static_cast<uint16_t>(chance.word()); break;
     default: msg.size = chance.one_in(2) ? chance.word() : 2048 + chance.below(200000); break;
     }
     return msg;
@@ -213,10 +198,10 @@ static void talk(Peer &peer, Chance &chance) {
                                       wire::kOpSendInvalidate, wire::kOpSendSolicitedInvalidate};
     uint32_t count = chance.below(60);
     for (uint32_t i = 0; i < count; i++) {
-        sdp_msg msg = any_message(chance, peer);
+        SdpMessage msg = any_message(chance, peer);
         uint32_t room = chance.one_in(10) ? 20000 : 4000;
         Bytes payload =
-            chance.octets(msg.mid == SDP_MID_DATA || chance.one_in(10) ? chance.below(room) : 0);
+            chance.octets(msg.mid == kSdpData || chance.one_in(10) ? chance.below(room) : 0);
         msg.payload = static_cast<uint32_t>(payload.size());
         Bytes octets = wire::join({encode(msg, peer.layout), payload});
         if (chance.one_in(12))
@@ -235,7 +220,7 @@ static void talk(Peer &peer, Chance &chance) {
 }
 
 /* A good Hello or HelloAck, as a rule */
-static Bytes opening(Chance &chance, const sdp_msg &good, sdp_layout layout) {
+static Bytes opening(Chance &chance, const SdpMessage &good, SdpLayout layout) {
     Bytes octets = encode(good, layout);
     if (chance.one_in(8))
         chance.spoil(octets);
@@ -266,7 +251,7 @@ TEST_P(Hostile, Clients) {
         Chance chance(seed << 32 | i);
         opened += session([&](bool &so_far) {
             Peer peer(::dup(tcp_to(l).get()));
-            peer.layout = chance.one_in(3) ? SDP_LAYOUT_IB : SDP_LAYOUT_DRAFT;
+            peer.layout = chance.one_in(3) ? kLayoutIb : kLayoutDraft;
             peer.stream.say(opening(chance, good_hello(), peer.layout));
             wire::MpaFrame asked = peer.stream.hear_frame(e2e::Deadline(e2e::milliseconds(500)));
             wire::Enhanced depths = asked.enhanced.value_or(wire::Enhanced{});
@@ -304,10 +289,10 @@ TEST_P(Hostile, Servers) {
         opened += session([&](bool &so_far) {
             Peer peer(::accept(l.get(), nullptr, nullptr));
             Program program(std::move(app), chance.word());
-            peer.stream.hear(SDP_HELLO_LEN);
+            peer.stream.hear(kSdpHelloLen);
             peer.stream.say(wire::MpaFrame::enhanced_request({.ird = 1, .ord = 1}).bytes());
             peer.stream.hear_frame();
-            peer.say_hello_ack(opening(chance, good_hello_ack(), SDP_LAYOUT_DRAFT));
+            peer.say_hello_ack(opening(chance, good_hello_ack(), kLayoutDraft));
             so_far = true;
             talk(peer, chance);
         });

@@ -41,14 +41,14 @@ class Moving : public Peers {
     static void suspend(Peer &peer, uint16_t port) {
         say_suspend(peer, port);
         Heard h = peer.hear_other();
-        ASSERT_EQ(h.msg.mid, SDP_MID_SUSP_COMM_ACK);
+        ASSERT_EQ(h.msg.mid, kSdpSuspCommAck);
         EXPECT_EQ(h.octets.size(), 16U);
         EXPECT_EQ(h.opcode, wire::kOpSendSolicited);
         EXPECT_EQ(wire::ending_text(peer.stream.ending()), wire::ending_text(Ending::fin));
     }
 
     static void say_suspend(Peer &peer, uint16_t port) {
-        sdp_msg msg = message(SDP_MID_SUSP_COMM);
+        SdpMessage msg = message(kSdpSuspComm);
         msg.port = port;
         msg.bufs = 8;
         peer.say(msg);
@@ -67,8 +67,8 @@ class Moving : public Peers {
     }
 
     /* SDP-211, SDP-212 */
-    static void resume(Peer &peer, const sdp_msg &ack = good_hello_ack()) {
-        sdp_msg hello = peer.hear_hello();
+    static void resume(Peer &peer, const SdpMessage &ack = good_hello_ack()) {
+        SdpMessage hello = peer.hear_hello();
         EXPECT_GE(hello.bufs, 3);
         EXPECT_EQ(hello.hello.major, 1);
         peer.start_mpa();
@@ -97,13 +97,13 @@ static Bytes hear_data(Peer &peer, size_t size) {
     Bytes found;
     while (found.size() < size) {
         Heard h = peer.hear_other();
-        EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
-        if (h.msg.mid != SDP_MID_DATA)
+        EXPECT_EQ(h.msg.mid, kSdpData);
+        if (h.msg.mid != kSdpData)
             break;
         wire::append(found, h.payload());
         /* news of buffers */
         if (h.msg.mseq % 4 == 3)
-            peer.say(message(SDP_MID_DATA));
+            peer.say(message(kSdpData));
     }
     return found;
 }
@@ -132,7 +132,7 @@ TEST_P(Moving, OctetsOfBothDirections) {
         for (uint8_t i = 0; i < 3; i++) {
             Place p = place();
             /* of what is read before, and after, and is on its way */
-            talk.peer->say(message(SDP_MID_DATA), pattern(300, i));
+            talk.peer->say(message(kSdpData), pattern(300, i));
             wire::append(in, pattern(300, i));
             ASSERT_TRUE(send_all(talk.app, pattern(700, i)));
             EXPECT_EQ(hear_data(*talk.peer, 700), pattern(700, i));
@@ -147,7 +147,7 @@ TEST_P(Moving, OctetsOfBothDirections) {
             resume(*talk.peer);
             EXPECT_EQ(hear_data(*talk.peer, 500), pattern(500, i));
             EXPECT_EQ(state(talk.app), SDP_INFO_OPEN);
-            talk.peer->say(message(SDP_MID_DATA), pattern(100, i));
+            talk.peer->say(message(kSdpData), pattern(100, i));
             Bytes rest = pattern(300, i);
             rest.erase(rest.begin(), rest.begin() + 200);
             wire::append(rest, pattern(100, i));
@@ -171,13 +171,13 @@ TEST_P(Moving, ProgramsThatWait) {
     Talk talk = accepted();
     sender = std::jthread([&] { EXPECT_TRUE(send_all(talk.app, out)); });
     receiver = std::jthread([&] { EXPECT_EQ(receive(talk.app, in.size()), in); });
-    sdp_msg few = message(SDP_MID_DATA);
+    SdpMessage few = message(kSdpData);
     few.bufs = 8;
     auto hear_some = [&](size_t size) {
         while (found.size() < size) {
             Heard h = talk.peer->hear();
-            if (h.msg.mid == SDP_MID_CH_RCV_BUF) {
-                sdp_msg ack = message(SDP_MID_CH_RCV_BUF_ACK);
+            if (h.msg.mid == kSdpChRcvBuf) {
+                SdpMessage ack = message(kSdpChRcvBufAck);
                 ack.size = 4096;
                 ack.bufs = 8;
                 talk.peer->say(ack);
@@ -199,7 +199,7 @@ TEST_P(Moving, ProgramsThatWait) {
         /* what was sent before the answer */
         for (;;) {
             Heard h = talk.peer->hear();
-            if (h.msg.mid == SDP_MID_SUSP_COMM_ACK)
+            if (h.msg.mid == kSdpSuspCommAck)
                 break;
             wire::append(found, h.payload());
         }
@@ -211,7 +211,7 @@ TEST_P(Moving, ProgramsThatWait) {
     EXPECT_EQ(found, out);
     while (said < in.size()) {
         wire::View part = wire::View(in).subspan(said, std::min<size_t>(in.size() - said, 1000));
-        talk.peer->say(message(SDP_MID_DATA), part);
+        talk.peer->say(message(kSdpData), part);
         said += part.size();
         /* it reads at once, and has as many buffers as before */
         usleep(2000);
@@ -236,15 +236,15 @@ TEST_P(Moving, ToTheSamePort) {
 
 /* In the layout of the connection */
 TEST_P(Moving, OtherLayout) {
-    Talk talk = accepted(good_hello(), SDP_LAYOUT_IB);
+    Talk talk = accepted(good_hello(), kLayoutIb);
     Address from = name_of(talk.app);
     Place p = place();
     suspend(*talk.peer, p.address.port());
     talk.peer = arrive(p, from);
-    talk.peer->layout = SDP_LAYOUT_IB;
+    talk.peer->layout = kLayoutIb;
     talk.peer->hear_hello();
     talk.peer->start_mpa();
-    talk.peer->say_hello_ack(encode(good_hello_ack(), SDP_LAYOUT_IB));
+    talk.peer->say_hello_ack(encode(good_hello_ack(), kLayoutIb));
     ASSERT_TRUE(send_all(talk.app, pattern(10)));
     EXPECT_EQ(hear_data(*talk.peer, 10), pattern(10));
 }
@@ -252,17 +252,17 @@ TEST_P(Moving, OtherLayout) {
 /* SDP-212: what was advertised is void, and modes are those of the beginning. */
 TEST_P(Moving, ModesStartAfresh) {
     Talk talk = accepted();
-    sdp_msg mode = message(SDP_MID_MODE_CHANGE);
-    mode.mode.mode = SDP_MODE_PIPELINED;
+    SdpMessage mode = message(kSdpModeChange);
+    mode.mode.mode = kSdpPipelined;
     talk.peer->say(mode);
     talk.peer->say(src_avail(100));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_SEND_SM);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpSendSm);
     Place p = place();
     talk.peer = moved(talk, p);
     /* in Combined Mode, with octets of its own */
     talk.peer->say(src_avail(20), pattern(10));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_SEND_SM);
-    talk.peer->say(message(SDP_MID_DATA), pattern(10));
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpSendSm);
+    talk.peer->say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 20).size(), 20U);
 }
 
@@ -270,15 +270,15 @@ TEST_P(Moving, ModesStartAfresh) {
 TEST_P(Moving, OurHalfIsClosed) {
     Talk talk = accepted();
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
     Place p = place();
     talk.peer = moved(talk, p);
-    talk.peer->say(message(SDP_MID_DATA), pattern(30));
+    talk.peer->say(message(kSdpData), pattern(30));
     EXPECT_EQ(receive(talk.app, 30), pattern(30));
     EXPECT_EQ(ERRNO_OF(::send(talk.app.get(), "x", 1, MSG_NOSIGNAL)), EPIPE);
     EXPECT_EQ(state(talk.app), SDP_INFO_HALF);
     /* it came second, so the peer closes TCP */
-    talk.peer->say(message(SDP_MID_DISCONN));
+    talk.peer->say(message(kSdpDisConn));
     char c;
     EXPECT_EQ(::recv(talk.app.get(), &c, 1, 0), 0);
     ASSERT_TRUE(eventually([&] { return state(talk.app) == SDP_INFO_WAIT; }));
@@ -289,15 +289,15 @@ TEST_P(Moving, OurHalfIsClosed) {
 
 TEST_P(Moving, ThePeersHalfIsClosed) {
     Talk talk = accepted();
-    talk.peer->say(message(SDP_MID_DATA), pattern(30));
-    talk.peer->say(message(SDP_MID_DISCONN));
+    talk.peer->say(message(kSdpData), pattern(30));
+    talk.peer->say(message(kSdpDisConn));
     Place p = place();
     talk.peer = moved(talk, p);
     EXPECT_EQ(receive(talk.app, 31), pattern(30));
     ASSERT_TRUE(send_all(talk.app, pattern(40)));
     EXPECT_EQ(hear_data(*talk.peer, 40), pattern(40));
     talk.app.reset();
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
     EXPECT_EQ(wire::ending_text(talk.peer->stream.ending()), wire::ending_text(Ending::fin));
 }
 
@@ -311,8 +311,8 @@ TEST_P(Moving, ClosedInBetween) {
     talk.app.reset();
     talk.peer = resumed(p, from);
     EXPECT_EQ(hear_data(*talk.peer, 5000), pattern(5000));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
-    talk.peer->say(message(SDP_MID_DISCONN));
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
+    talk.peer->say(message(kSdpDisConn));
 }
 
 /* close() waits for the peer's new place, and for all that it has not got yet. */
@@ -343,8 +343,8 @@ TEST_P(Moving, ShutDownInBetween) {
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
     talk.peer = resumed(p, from);
     EXPECT_EQ(hear_data(*talk.peer, 50), pattern(50));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
-    talk.peer->say(message(SDP_MID_DATA), pattern(60));
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
+    talk.peer->say(message(kSdpData), pattern(60));
     EXPECT_EQ(receive(talk.app, 60), pattern(60));
 }
 
@@ -364,7 +364,7 @@ TEST_P(Moving, AbortedInBetween) {
 /* Nobody is there, or it is another program: an end as any */
 TEST_P(Moving, NobodyThere) {
     Talk talk = accepted();
-    talk.peer->say(message(SDP_MID_DATA), pattern(20));
+    talk.peer->say(message(kSdpData), pattern(20));
     uint16_t port = place().address.port();
     suspend(*talk.peer, port);
     EXPECT_EQ(receive(talk.app, 20), pattern(20));
@@ -390,7 +390,7 @@ TEST_P(Moving, BadAnswerThere) {
     Place p = place();
     suspend(*talk.peer, p.address.port());
     std::unique_ptr<Peer> peer = arrive(p, from);
-    sdp_msg ack = good_hello_ack();
+    SdpMessage ack = good_hello_ack();
     ack.bufs = 2;
     resume(*peer, ack);
     char c;
@@ -401,10 +401,10 @@ TEST_P(Moving, BadAnswerThere) {
 /* SDP-208: behind SuspComm a peer is silent; port 0 is none */
 TEST_P(Moving, Violations) {
     Place p = place();
-    for (sdp_mid mid : {SDP_MID_DATA, SDP_MID_SUSP_COMM, SDP_MID_DISCONN}) {
+    for (SdpMid mid : {kSdpData, kSdpSuspComm, kSdpDisConn}) {
         SCOPED_TRACE(int{mid});
         Talk talk = accepted();
-        sdp_msg more = message(mid);
+        SdpMessage more = message(mid);
         more.port = p.address.port();
         /* both at once, or it is gone before the second comes */
         int on = 1, off = 0;
@@ -424,22 +424,22 @@ TEST_P(Moving, Violations) {
 /* A program that does not read keeps octets of one carrier, and no more. */
 TEST_P(Moving, OnceBeforeItReads) {
     Talk talk = accepted();
-    talk.peer->say(message(SDP_MID_DATA), pattern(1000));
+    talk.peer->say(message(kSdpData), pattern(1000));
     Place p = place();
     talk.peer = moved(talk, p);
     for (uint32_t i = 0; i < 4; i++)
-        talk.peer->say(message(SDP_MID_DATA), pattern(1500, static_cast<uint8_t>(i)));
+        talk.peer->say(message(kSdpData), pattern(1500, static_cast<uint8_t>(i)));
     Place q = place();
     say_suspend(*talk.peer, q.address.port());
     EXPECT_TRUE(eventually([&] { return waiting(talk.app) == 7000; }));
     while (!talk.peer->stream.silent(milliseconds(200)))
-        ASSERT_EQ(talk.peer->hear().msg.mid, SDP_MID_DATA);
+        ASSERT_EQ(talk.peer->hear().msg.mid, kSdpData);
     EXPECT_EQ(receive(talk.app, 1000), pattern(1000));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_SUSP_COMM_ACK);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpSuspCommAck);
     talk.peer = resumed(q, name_of(talk.app));
     for (uint32_t i = 0; i < 4; i++)
         EXPECT_EQ(receive(talk.app, 1500), pattern(1500, static_cast<uint8_t>(i)));
-    talk.peer->say(message(SDP_MID_DATA), pattern(10));
+    talk.peer->say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 10), pattern(10));
 }
 
@@ -448,7 +448,7 @@ TEST_P(Moving, BeforeAccept) {
     Fd l = listener();
     auto peer = peer_to(l);
     peer->say_hello(encode(good_hello()));
-    peer->say(message(SDP_MID_DATA), pattern(20));
+    peer->say(message(kSdpData), pattern(20));
     Place p = place();
     suspend(*peer, p.address.port());
     peer = resumed(p, name_of(l));

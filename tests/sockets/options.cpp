@@ -174,19 +174,19 @@ TEST_P(Options, LayoutOnTheWire) {
     set_nonblocking(app);
     ASSERT_EQ(ERRNO_OF(::connect(app.get(), a.get(), a.len)), EINPROGRESS);
     Peer peer(::accept(l.get(), nullptr, nullptr));
-    peer.layout = SDP_LAYOUT_IB;
-    wire::Bytes hello = peer.stream.hear(SDP_HELLO_LEN);
+    peer.layout = kLayoutIb;
+    wire::Bytes hello = peer.stream.hear(kSdpHelloLen);
     /* MID, Flags, Bufs, Len */
-    EXPECT_EQ(hello[0], SDP_MID_HELLO);
+    EXPECT_EQ(hello[0], kSdpHello);
     EXPECT_EQ(hello[1], 0);
     EXPECT_GE(hello[2] << 8 | hello[3], 3);
-    EXPECT_EQ(hello[7], SDP_HELLO_LEN);
+    EXPECT_EQ(hello[7], kSdpHelloLen);
     peer.start_mpa();
-    peer.say_hello_ack(encode(good_hello_ack(), SDP_LAYOUT_IB));
+    peer.say_hello_ack(encode(good_hello_ack(), kLayoutIb));
     EXPECT_NE(events(app, POLLOUT, 10000) & POLLOUT, 0);
     ASSERT_TRUE(send_all(app, pattern(10)));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.octets[0], SDP_MID_DATA);
+    EXPECT_EQ(h.octets[0], kSdpData);
     EXPECT_EQ(h.payload(), pattern(10));
 }
 
@@ -231,10 +231,10 @@ TEST_P(Options, InfoOfAConnection) {
     EXPECT_EQ(before.error, 0U);
     EXPECT_EQ(before.peer_size, 4096U);
     EXPECT_EQ(before.own_size, talk.first.hello.rcv_size);
-    EXPECT_EQ(before.own_bufs, talk.first.bufs + SDP_BUFS_SPARE);
+    EXPECT_EQ(before.own_bufs, talk.first.bufs + kSpareBufs);
     EXPECT_EQ(before.own_credits, before.own_bufs);
     EXPECT_STRNE(before.device, "");
-    talk.peer->say(message(SDP_MID_DATA), pattern(70));
+    talk.peer->say(message(kSdpData), pattern(70));
     ASSERT_TRUE(send_all(talk.app, pattern(500)));
     EXPECT_EQ(talk.peer->hear_other().payload(), pattern(500));
     ASSERT_TRUE(eventually([&] { return info(talk.app).rx_bcopy == 70; }));
@@ -264,7 +264,7 @@ TEST_P(Options, InfoOfAnEnd) {
 TEST_P(Options, InfoOfAFault) {
     Talk talk = accepted();
     talk.peer->said++;
-    talk.peer->say(message(SDP_MID_DATA), pattern(5));
+    talk.peer->say(message(kSdpData), pattern(5));
     char c;
     EXPECT_EQ(ERRNO_OF(::recv(talk.app.get(), &c, 1, 0)), ECONNRESET);
     sdp_info i = info(talk.app);

@@ -21,43 +21,34 @@ std::vector<Kind> sdp_kinds() {
     return kinds;
 }
 
-static sdp_offer good_offer() {
-    sdp_offer offer{};
-    offer.posted = 8 + SDP_BUFS_SPARE;
-    offer.rcv_size = offer.want_size = 4096;
-    offer.max_adverts = 1;
-    offer.ird = offer.ord = 1;
-    return offer;
-}
-
-sdp_msg good_hello() {
-    sdp_offer offer = good_offer();
-    sdp_msg msg{};
-    sdp_hello_make(&offer, &msg);
+SdpMessage good_hello() {
+    SdpMessage msg;
+    msg.mid = kSdpHello;
+    msg.bufs = 8;
+    msg.hello.max_adverts = 1;
+    msg.hello.rcv_size = msg.hello.des_rem_rcv_size = 4096;
+    msg.hello.ird = msg.hello.ord = 1;
     return msg;
 }
 
-sdp_msg good_hello_ack() {
-    sdp_offer offer = good_offer();
-    sdp_msg msg{};
-    sdp_hello_ack_make(&offer, &msg);
+SdpMessage good_hello_ack() {
+    SdpMessage msg = good_hello();
+    msg.mid = kSdpHelloAck;
     return msg;
 }
 
-std::vector<uint8_t> encode(const sdp_msg &msg, sdp_layout layout) {
-    std::vector<uint8_t> octets(SDP_HDR_MAX);
-    octets.resize(sdp_encode(layout, &msg, octets.data()));
-    return octets;
+std::vector<uint8_t> encode(const SdpMessage &msg, SdpLayout layout) {
+    return msg.bytes(layout);
 }
 
-sdp_msg message(sdp_mid mid) {
-    sdp_msg msg{};
+SdpMessage message(SdpMid mid) {
+    SdpMessage msg{};
     msg.mid = mid;
     return msg;
 }
 
-sdp_msg src_avail(uint32_t len) {
-    sdp_msg msg = message(SDP_MID_SRC_AVAIL);
+SdpMessage src_avail(uint32_t len) {
+    SdpMessage msg = message(kSdpSrcAvail);
     msg.avail.len = len;
     msg.avail.stag = 0x12345600;
     msg.avail.va = 0x1001;
@@ -87,7 +78,7 @@ void Peer::say_octets(View octets, uint8_t opcode, uint32_t stag) {
     }
 }
 
-sdp_msg Peer::numbered(sdp_msg msg) {
+SdpMessage Peer::numbered(SdpMessage msg) {
     msg.mseq = said++;
     msg.mseq_ack = heard != 0 ? heard - 1 : 0;
     if (msg.bufs == 0)
@@ -95,7 +86,7 @@ sdp_msg Peer::numbered(sdp_msg msg) {
     return msg;
 }
 
-void Peer::say(sdp_msg msg, View payload) {
+void Peer::say(SdpMessage msg, View payload) {
     msg.payload = static_cast<uint32_t>(payload.size());
     say_octets(wire::join({encode(numbered(msg), layout), payload}));
 }
@@ -116,37 +107,35 @@ Heard Peer::hear_message() {
         wire::append(found.octets, segment.payload);
         last = segment.last();
     }
-    EXPECT_EQ(sdp_decode(layout, found.octets.data(), static_cast<uint32_t>(found.octets.size()),
-                         &found.msg),
-              SDP_OK);
+    found.msg = SdpMessage::parse(found.octets, layout);
     return found;
 }
 
 /* Section 14.2, Figure 4: what holds for each message that a socket sends */
 static void check_kind(const Heard &h) {
-    bool urgent = (h.msg.flags & (SDP_FLAG_OOB_PRES | SDP_FLAG_OOB_PEND)) != 0;
+    bool urgent = (h.msg.flags & (kSdpOobPres | kSdpOobPend)) != 0;
     bool solicited = false;
     bool quiet = false;
     switch (h.msg.mid) {
-    case SDP_MID_ABORT_CONN:
-    case SDP_MID_SUSP_COMM:
-    case SDP_MID_SUSP_COMM_ACK:
-    case SDP_MID_SEND_SM:
-    case SDP_MID_SRC_AVAIL_CANCEL:
-    case SDP_MID_SINK_AVAIL_CANCEL:
-    case SDP_MID_HELLO_ACK:
-    case SDP_MID_RDMA_WR_COMPL:
-    case SDP_MID_RDMA_RD_COMPL:
-    case SDP_MID_SINK_CANCEL_ACK: solicited = true; break;
-    case SDP_MID_DATA: solicited = urgent; break;
+    case kSdpAbortConn:
+    case kSdpSuspComm:
+    case kSdpSuspCommAck:
+    case kSdpSendSm:
+    case kSdpSrcAvailCancel:
+    case kSdpSinkAvailCancel:
+    case kSdpHelloAck:
+    case kSdpRdmaWrCompl:
+    case kSdpRdmaRdCompl:
+    case kSdpSinkCancelAck: solicited = true; break;
+    case kSdpData: solicited = urgent; break;
     default: break;
     }
     quiet = h.opcode == wire::kOpSend || h.opcode == wire::kOpSendInvalidate;
     EXPECT_EQ(quiet, !solicited) << "MID " << int{h.msg.mid} << ", opcode " << int{h.opcode};
     EXPECT_EQ(h.msg.flags & ~7, 0);
-    EXPECT_TRUE(h.msg.mid == SDP_MID_DATA || (h.msg.flags & SDP_FLAG_OOB_PRES) == 0);
-    EXPECT_TRUE(h.msg.mid == SDP_MID_RDMA_RD_COMPL || h.msg.mid == SDP_MID_RDMA_WR_COMPL ||
-                (h.msg.flags & SDP_FLAG_REQ_PIPE) == 0);
+    EXPECT_TRUE(h.msg.mid == kSdpData || (h.msg.flags & kSdpOobPres) == 0);
+    EXPECT_TRUE(h.msg.mid == kSdpRdmaRdCompl || h.msg.mid == kSdpRdmaWrCompl ||
+                (h.msg.flags & kSdpReqPipe) == 0);
 }
 
 Heard Peer::hear() {
@@ -162,12 +151,12 @@ Heard Peer::hear() {
 Heard Peer::hear_other() {
     for (;;) {
         Heard found = hear();
-        if (found.msg.mid != SDP_MID_DATA || found.msg.payload != 0)
+        if (found.msg.mid != kSdpData || found.msg.payload != 0)
             return found;
     }
 }
 
-Heard Peer::say_hello(View hello, sdp_layout as) {
+Heard Peer::say_hello(View hello, SdpLayout as) {
     layout = as;
     stream.say(hello);
     wire::MpaFrame request = stream.hear_frame();
@@ -176,15 +165,14 @@ Heard Peer::say_hello(View hello, sdp_layout as) {
     stream.say(wire::MpaFrame::enhanced_reply({.ird = depths.ord, .ord = depths.ird}).bytes());
     Heard ack = hear_message();
     check_kind(ack);
-    EXPECT_EQ(ack.msg.mid, SDP_MID_HELLO_ACK);
+    EXPECT_EQ(ack.msg.mid, kSdpHelloAck);
     return ack;
 }
 
-sdp_msg Peer::hear_hello() {
-    Bytes octets = stream.hear(SDP_HELLO_LEN);
-    sdp_msg hello{};
-    EXPECT_EQ(sdp_decode(layout, octets.data(), SDP_HELLO_LEN, &hello), SDP_OK);
-    EXPECT_EQ(hello.mid, SDP_MID_HELLO);
+SdpMessage Peer::hear_hello() {
+    Bytes octets = stream.hear(kSdpHelloLen);
+    SdpMessage hello = SdpMessage::parse(octets, layout);
+    EXPECT_EQ(hello.mid, kSdpHello);
     return hello;
 }
 
@@ -232,7 +220,7 @@ std::unique_ptr<Peer> Peers::peer_to(const Fd &l) const {
     return std::make_unique<Peer>(::dup(tcp_to(l).get()));
 }
 
-Peers::Talk Peers::accepted(const sdp_msg &hello, sdp_layout layout) const {
+Peers::Talk Peers::accepted(const SdpMessage &hello, SdpLayout layout) const {
     Talk talk;
     talk.listener = listener();
     talk.peer = peer_to(talk.listener);
@@ -242,7 +230,7 @@ Peers::Talk Peers::accepted(const sdp_msg &hello, sdp_layout layout) const {
     return talk;
 }
 
-Peers::Talk Peers::connected_to_peer(const sdp_msg &ack) const {
+Peers::Talk Peers::connected_to_peer(const SdpMessage &ack) const {
     Talk talk;
     talk.listener = tcp_listener();
     Address a = name_of(talk.listener);

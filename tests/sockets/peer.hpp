@@ -9,29 +9,40 @@
 #include <memory>
 
 #include "kinds.hpp"
+#include "wire/sdp.hpp"
 #include "wire/stream.hpp"
 
-extern "C" {
-#include "proto/sdp/credit.h"
-#include "proto/sdp/setup.h"
-}
-
 namespace softwarp::sockets {
+
+using wire::SdpLayout;
+using wire::SdpMessage;
+using wire::SdpMid;
+using enum wire::SdpFlag;
+using enum wire::SdpLayout;
+using enum wire::SdpMid;
+using enum wire::SdpMode;
+using wire::kSdpBufsMin;
+using wire::kSdpHeader;
+using wire::kSdpHelloLen;
+using wire::kSdpSizeMin;
+
+/* Buffers that a socket has and does not tell of until the peer's message 2 is here */
+constexpr uint16_t kSpareBufs = 2;
 
 /* IPPROTO_SDP over IPv4 and IPv6 */
 std::vector<Kind> sdp_kinds();
 
 /* What an end says that has 8 buffers of 4096 octets, all of which it tells of */
-sdp_msg good_hello();
-sdp_msg good_hello_ack();
+SdpMessage good_hello();
+SdpMessage good_hello_ack();
 /* The headers of a message */
-std::vector<uint8_t> encode(const sdp_msg &msg, sdp_layout layout = SDP_LAYOUT_DRAFT);
-sdp_msg message(sdp_mid mid);
-sdp_msg src_avail(uint32_t len);
+std::vector<uint8_t> encode(const SdpMessage &msg, SdpLayout layout = kLayoutDraft);
+SdpMessage message(SdpMid mid);
+SdpMessage src_avail(uint32_t len);
 
 /* A message that came */
 struct Heard {
-    sdp_msg msg{};
+    SdpMessage msg{};
     wire::Bytes octets; // all of it
     uint8_t opcode = 0; // of RDMAP
 
@@ -43,22 +54,22 @@ class Peer {
     explicit Peer(int fd) : stream(e2e::Fd(fd)) {}
 
     /* Set-up behind TCP's: as the connecting peer, up to HelloAck, */
-    Heard say_hello(wire::View hello, sdp_layout layout = SDP_LAYOUT_DRAFT);
+    Heard say_hello(wire::View hello, SdpLayout layout = kLayoutDraft);
     /* and as the accepting one: the Hello, MPA, HelloAck. */
-    sdp_msg hear_hello();
+    SdpMessage hear_hello();
     void start_mpa();
     void say_hello_ack(wire::View ack);
 
     /* The next message, with its numbers; Bufs is 100 unless the message has some. */
-    void say(sdp_msg msg, wire::View payload = {});
+    void say(SdpMessage msg, wire::View payload = {});
     void say_octets(wire::View octets, uint8_t opcode = wire::kOpSend, uint32_t stag = 0);
-    sdp_msg numbered(sdp_msg msg);
+    SdpMessage numbered(SdpMessage msg);
     Heard hear();
     /* The same, without those that only tell of buffers */
     Heard hear_other();
 
     wire::Stream stream;
-    sdp_layout layout = SDP_LAYOUT_DRAFT;
+    SdpLayout layout = kLayoutDraft;
     uint32_t said = 0, heard = 0; // messages behind HelloAck
 
   private:
@@ -72,7 +83,7 @@ class Peers : public Sockets {
     struct Talk {
         Fd listener, app;
         std::unique_ptr<Peer> peer;
-        sdp_msg first; // what the socket has said of itself: HelloAck, or Hello
+        SdpMessage first; // what the socket has said of itself: HelloAck, or Hello
     };
 
     /* TCP to an SDP listener */
@@ -82,8 +93,8 @@ class Peers : public Sockets {
     Fd tcp_listener() const;
     std::unique_ptr<Peer> peer_to(const Fd &l) const;
     /* A socket that was accepted, and one that has connected */
-    Talk accepted(const sdp_msg &hello = good_hello(), sdp_layout layout = SDP_LAYOUT_DRAFT) const;
-    Talk connected_to_peer(const sdp_msg &ack = good_hello_ack()) const;
+    Talk accepted(const SdpMessage &hello = good_hello(), SdpLayout layout = kLayoutDraft) const;
+    Talk connected_to_peer(const SdpMessage &ack = good_hello_ack()) const;
 };
 
 } // namespace softwarp::sockets

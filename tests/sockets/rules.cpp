@@ -47,7 +47,7 @@ static void expect_open(Peer &peer) {
             return;
         ASSERT_EQ(wire::ending_text(ending), "more octets");
         Heard h = peer.hear();
-        EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
+        EXPECT_EQ(h.msg.mid, kSdpData);
         EXPECT_EQ(h.msg.payload, 0U);
     }
 }
@@ -63,15 +63,15 @@ static Bytes hear_data(Peer &peer, size_t size) {
     Bytes found;
     while (found.size() < size) {
         Heard h = peer.hear_other();
-        EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
-        if (h.msg.mid != SDP_MID_DATA)
+        EXPECT_EQ(h.msg.mid, kSdpData);
+        if (h.msg.mid != kSdpData)
             break;
         wire::append(found, h.payload());
     }
     return found;
 }
 
-static sdp_msg changed(sdp_msg msg, const std::function<void(sdp_msg &)> &change) {
+static SdpMessage changed(SdpMessage msg, const std::function<void(SdpMessage &)> &change) {
     change(msg);
     return msg;
 }
@@ -79,7 +79,7 @@ static sdp_msg changed(sdp_msg msg, const std::function<void(sdp_msg &)> &change
 /* Set-up ----------------------------------------------------------------------- */
 
 /* SDP-30, SDP-31 and so on: the fields of Hello and HelloAck behind the BSDH */
-static void check_offer(const sdp_msg &msg, View octets) {
+static void check_offer(const SdpMessage &msg, View octets) {
     EXPECT_GE(msg.bufs, 3);
     EXPECT_EQ(msg.flags, 0);
     EXPECT_EQ(msg.mseq, 0U);
@@ -97,18 +97,18 @@ static void check_offer(const sdp_msg &msg, View octets) {
 TEST_P(Rules, HelloAck) {
     struct Row {
         const char *what;
-        void (*change)(sdp_msg &);
+        void (*change)(SdpMessage &);
         uint8_t reserved;
     };
     static const Row rows[] = {
-        {"as it should be", [](sdp_msg &) {}, 0},
-        {"MinV 0", [](sdp_msg &m) { m.hello.minor = 0; }, 0},
-        {"MinV 7", [](sdp_msg &m) { m.hello.minor = 7; }, 0},
-        {"MSeq, MSeqAck", [](sdp_msg &m) { m.mseq = 77, m.mseq_ack = 88; }, 0},
-        {"Rsvd", [](sdp_msg &) {}, 0xff},
-        {"the least", [](sdp_msg &m) { m.bufs = 3, m.hello.rcv_size = 37; }, 0},
+        {"as it should be", [](SdpMessage &) {}, 0},
+        {"MinV 0", [](SdpMessage &m) { m.hello.minor = 0; }, 0},
+        {"MinV 7", [](SdpMessage &m) { m.hello.minor = 7; }, 0},
+        {"MSeq, MSeqAck", [](SdpMessage &m) { m.mseq = 77, m.mseq_ack = 88; }, 0},
+        {"Rsvd", [](SdpMessage &) {}, 0xff},
+        {"the least", [](SdpMessage &m) { m.bufs = 3, m.hello.rcv_size = 37; }, 0},
         {"the most",
-         [](sdp_msg &m) {
+         [](SdpMessage &m) {
              m.bufs = 65535;
              m.hello.rcv_size = m.hello.des_rem_rcv_size = 0x80000000;
              m.hello.max_adverts = m.hello.ird = m.hello.ord = 65535;
@@ -118,7 +118,7 @@ TEST_P(Rules, HelloAck) {
     Fd l = listener();
     for (const Row &row : rows) {
         SCOPED_TRACE(row.what);
-        sdp_msg hello = changed(good_hello(), row.change);
+        SdpMessage hello = changed(good_hello(), row.change);
         Bytes octets = encode(hello);
         octets[18] = row.reserved;
         auto peer = peer_to(l);
@@ -131,17 +131,17 @@ TEST_P(Rules, HelloAck) {
         EXPECT_GE(ack.msg.hello.ird, std::min<int>(hello.hello.ord, 8));
         Fd app(::accept(l.get(), nullptr, nullptr));
         ASSERT_TRUE(app);
-        peer->say(message(SDP_MID_DATA), pattern(20));
+        peer->say(message(kSdpData), pattern(20));
         EXPECT_EQ(receive(app, 20), pattern(20));
     }
 }
 
 /* In the layout of a Hello that has InfiniBand's, all that is said is said in that. */
 TEST_P(Rules, OtherLayout) {
-    Talk talk = accepted(good_hello(), SDP_LAYOUT_IB);
+    Talk talk = accepted(good_hello(), kLayoutIb);
     ASSERT_TRUE(send_all(talk.app, pattern(30)));
     EXPECT_EQ(hear_data(*talk.peer, 30), pattern(30));
-    talk.peer->say(message(SDP_MID_DATA), pattern(20));
+    talk.peer->say(message(kSdpData), pattern(20));
     EXPECT_EQ(receive(talk.app, 20), pattern(20));
 }
 
@@ -164,10 +164,9 @@ TEST_P(Rules, NothingBeforeHelloAck) {
     set_nonblocking(app);
     ASSERT_EQ(ERRNO_OF(::connect(app.get(), a.get(), a.len)), EINPROGRESS);
     Peer peer(::accept(l.get(), nullptr, nullptr));
-    Bytes octets = peer.stream.hear(SDP_HELLO_LEN);
-    sdp_msg hello{};
-    ASSERT_EQ(sdp_decode(SDP_LAYOUT_DRAFT, octets.data(), SDP_HELLO_LEN, &hello), SDP_OK);
-    EXPECT_EQ(hello.mid, SDP_MID_HELLO);
+    Bytes octets = peer.stream.hear(kSdpHelloLen);
+    SdpMessage hello = SdpMessage::parse(octets, kLayoutDraft);
+    EXPECT_EQ(hello.mid, kSdpHello);
     check_offer(hello, octets);
     EXPECT_LE(hello.hello.des_rem_rcv_size, 0x80000000U);
     EXPECT_TRUE(peer.stream.silent(kQuiet));
@@ -180,7 +179,7 @@ TEST_P(Rules, NothingBeforeHelloAck) {
     EXPECT_NE(events(app, POLLOUT, 10000) & POLLOUT, 0);
     ASSERT_TRUE(send_all(app, pattern(10)));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
+    EXPECT_EQ(h.msg.mid, kSdpData);
     EXPECT_EQ(h.msg.mseq, 0U);
     EXPECT_EQ(h.payload(), pattern(10));
 }
@@ -189,18 +188,18 @@ TEST_P(Rules, NothingBeforeHelloAck) {
 TEST_P(Rules, BadHelloAcks) {
     struct Row {
         const char *what;
-        void (*change)(sdp_msg &);
+        void (*change)(SdpMessage &);
     };
     static const Row rows[] = {
-        {"another message", [](sdp_msg &m) { m.mid = SDP_MID_HELLO; }},
-        {"Data", [](sdp_msg &m) { m = {}, m.mid = SDP_MID_DATA, m.bufs = 5; }},
-        {"version", [](sdp_msg &m) { m.hello.major = 2; }},
-        {"MaxAdverts", [](sdp_msg &m) { m.hello.max_adverts = 0; }},
-        {"LocIRD", [](sdp_msg &m) { m.hello.ird = 0; }},
-        {"LocORD", [](sdp_msg &m) { m.hello.ord = 0; }},
-        {"Bufs", [](sdp_msg &m) { m.bufs = 2; }},
-        {"size too small", [](sdp_msg &m) { m.hello.rcv_size = SDP_RCV_SIZE_MIN - 1; }},
-        {"size too large", [](sdp_msg &m) { m.hello.rcv_size = 0x80000001; }},
+        {"another message", [](SdpMessage &m) { m.mid = kSdpHello; }},
+        {"Data", [](SdpMessage &m) { m = {}, m.mid = kSdpData, m.bufs = 5; }},
+        {"version", [](SdpMessage &m) { m.hello.major = 2; }},
+        {"MaxAdverts", [](SdpMessage &m) { m.hello.max_adverts = 0; }},
+        {"LocIRD", [](SdpMessage &m) { m.hello.ird = 0; }},
+        {"LocORD", [](SdpMessage &m) { m.hello.ord = 0; }},
+        {"Bufs", [](SdpMessage &m) { m.bufs = 2; }},
+        {"size too small", [](SdpMessage &m) { m.hello.rcv_size = kSdpSizeMin - 1; }},
+        {"size too large", [](SdpMessage &m) { m.hello.rcv_size = 0x80000001; }},
     };
     Fd l = tcp_listener();
     Address a = name_of(l);
@@ -224,18 +223,18 @@ TEST_P(Rules, BadHelloAcks) {
 TEST_P(Rules, GoodHelloAcks) {
     struct Row {
         const char *what;
-        void (*change)(sdp_msg &);
+        void (*change)(SdpMessage &);
     };
     static const Row rows[] = {
-        {"MinV 0", [](sdp_msg &m) { m.hello.minor = 0; }},
-        {"MinV 7", [](sdp_msg &m) { m.hello.minor = 7; }},
-        {"MSeq, MSeqAck", [](sdp_msg &m) { m.mseq = 77, m.mseq_ack = 88; }},
-        {"the least", [](sdp_msg &m) { m.bufs = 3, m.hello.rcv_size = 37; }},
+        {"MinV 0", [](SdpMessage &m) { m.hello.minor = 0; }},
+        {"MinV 7", [](SdpMessage &m) { m.hello.minor = 7; }},
+        {"MSeq, MSeqAck", [](SdpMessage &m) { m.mseq = 77, m.mseq_ack = 88; }},
+        {"the least", [](SdpMessage &m) { m.bufs = 3, m.hello.rcv_size = 37; }},
     };
     for (const Row &row : rows) {
         SCOPED_TRACE(row.what);
         Talk talk = connected_to_peer(changed(good_hello_ack(), row.change));
-        talk.peer->say(message(SDP_MID_DATA), pattern(20));
+        talk.peer->say(message(kSdpData), pattern(20));
         EXPECT_EQ(receive(talk.app, 20), pattern(20));
     }
 }
@@ -247,11 +246,11 @@ TEST_P(Rules, AsManyMessagesAsBuffers) {
         Talk talk = connector ? connected_to_peer() : accepted();
         /* HelloAck has used one of the connector's */
         uint32_t count = talk.first.bufs - (connector ? 1U : 0U);
-        uint32_t size = talk.first.hello.rcv_size - SDP_BSDH_LEN;
+        uint32_t size = talk.first.hello.rcv_size - kSdpHeader;
         Bytes all;
         for (uint32_t i = 0; i < count; i++) {
             Bytes part = pattern(size, static_cast<uint8_t>(i));
-            talk.peer->say(message(SDP_MID_DATA), part);
+            talk.peer->say(message(kSdpData), part);
             wire::append(all, part);
         }
         EXPECT_EQ(receive(talk.app, all.size()), all);
@@ -274,9 +273,9 @@ TEST_P(Rules, OneWay) {
                 h.msg.mseq_ack == 0 && peer.said == 0 ? 0 : peer.said - 1 - h.msg.mseq_ack;
             left = int64_t{h.msg.bufs} - behind;
             /* it has no more than at first, and never says so */
-            EXPECT_LE(h.msg.bufs, talk.first.bufs + SDP_BUFS_SPARE);
+            EXPECT_LE(h.msg.bufs, talk.first.bufs + kSpareBufs);
         }
-        peer.say(message(SDP_MID_DATA), part);
+        peer.say(message(kSdpData), part);
         left--;
         ASSERT_EQ(receive(talk.app, part.size()), part) << i;
     }
@@ -284,13 +283,13 @@ TEST_P(Rules, OneWay) {
 
 /* SDP-164, SDP-165, SDP-166: three buffers, of which HelloAck takes one */
 TEST_P(Rules, NoCreditForPayload) {
-    Talk talk = accepted(changed(good_hello(), [](sdp_msg &m) { m.bufs = 3; }));
+    Talk talk = accepted(changed(good_hello(), [](SdpMessage &m) { m.bufs = 3; }));
     Peer &peer = *talk.peer;
     ASSERT_TRUE(send_all(talk.app, pattern(10)));
     /* it may ask with the last but one, and has none to give with the last */
     EXPECT_EQ(peer.hear().msg.payload, 0U);
     EXPECT_TRUE(peer.stream.silent(milliseconds(700)));
-    sdp_msg more = message(SDP_MID_DATA);
+    SdpMessage more = message(kSdpData);
     more.bufs = 2;
     peer.say(more);
     expect_open(peer);
@@ -304,8 +303,8 @@ TEST_P(Rules, LargestMessage) {
     for (bool connector : {false, true}) {
         SCOPED_TRACE(connector);
         Talk talk = connector ? connected_to_peer() : accepted();
-        Bytes octets = pattern(talk.first.hello.rcv_size - SDP_BSDH_LEN);
-        talk.peer->say(message(SDP_MID_DATA), octets);
+        Bytes octets = pattern(talk.first.hello.rcv_size - kSdpHeader);
+        talk.peer->say(message(kSdpData), octets);
         EXPECT_EQ(receive(talk.app, octets.size()), octets);
     }
 }
@@ -313,7 +312,7 @@ TEST_P(Rules, LargestMessage) {
 /* and one that is larger is not. */
 TEST_P(Rules, TooLargeAMessage) {
     Talk talk = accepted();
-    talk.peer->say(message(SDP_MID_DATA), pattern(talk.first.hello.rcv_size - SDP_BSDH_LEN + 1));
+    talk.peer->say(message(kSdpData), pattern(talk.first.hello.rcv_size - kSdpHeader + 1));
     expect_reset(talk.app, "larger than the buffer");
     EXPECT_TRUE(talk.peer->stream.closed_by_peer());
 }
@@ -322,7 +321,8 @@ TEST_P(Rules, TooLargeAMessage) {
 TEST_P(Rules, SmallBuffers) {
     for (uint32_t size : {37U, 38U, 500U}) {
         SCOPED_TRACE(size);
-        Talk talk = accepted(changed(good_hello(), [&](sdp_msg &m) { m.hello.rcv_size = size; }));
+        Talk talk =
+            accepted(changed(good_hello(), [&](SdpMessage &m) { m.hello.rcv_size = size; }));
         Peer &peer = *talk.peer;
         Bytes octets = pattern(60), found;
         ASSERT_TRUE(send_all(talk.app, octets));
@@ -330,14 +330,14 @@ TEST_P(Rules, SmallBuffers) {
             Heard h = peer.hear();
             EXPECT_LE(h.octets.size(), size);
             wire::append(found, h.payload());
-            peer.say(message(SDP_MID_DATA));
+            peer.say(message(kSdpData));
         }
         EXPECT_EQ(found, octets);
     }
 }
 
-static sdp_msg resize_to(uint32_t size) {
-    sdp_msg msg = message(SDP_MID_CH_RCV_BUF);
+static SdpMessage resize_to(uint32_t size) {
+    SdpMessage msg = message(kSdpChRcvBuf);
     msg.size = size;
     return msg;
 }
@@ -353,23 +353,23 @@ TEST_P(Rules, BuffersGrow) {
     peer.say(resize_to(2 * size));
     Heard h;
     /* posted before, but for HelloAck's */
-    uint32_t old = talk.first.bufs + SDP_BUFS_SPARE - 1;
-    for (uint32_t i = 0; i < 50 && h.msg.mid != SDP_MID_CH_RCV_BUF_ACK; i++) {
-        peer.say(message(SDP_MID_DATA), pattern(10));
+    uint32_t old = talk.first.bufs + kSpareBufs - 1;
+    for (uint32_t i = 0; i < 50 && h.msg.mid != kSdpChRcvBufAck; i++) {
+        peer.say(message(kSdpData), pattern(10));
         ASSERT_EQ(receive(talk.app, 10), pattern(10));
-        while (h.msg.mid != SDP_MID_CH_RCV_BUF_ACK && !peer.stream.silent(milliseconds(20)))
+        while (h.msg.mid != kSdpChRcvBufAck && !peer.stream.silent(milliseconds(20)))
             h = peer.hear();
     }
-    ASSERT_EQ(h.msg.mid, SDP_MID_CH_RCV_BUF_ACK);
+    ASSERT_EQ(h.msg.mid, kSdpChRcvBufAck);
     EXPECT_EQ(h.msg.size, 2 * size);
     EXPECT_EQ(h.opcode, wire::kOpSend);
     EXPECT_GE(peer.said, old);
-    Bytes octets = pattern(2 * size - SDP_BSDH_LEN);
-    peer.say(message(SDP_MID_DATA), octets);
+    Bytes octets = pattern(2 * size - kSdpHeader);
+    peer.say(message(kSdpData), octets);
     EXPECT_EQ(receive(talk.app, octets.size()), octets);
     /* less is of no use; that is told at once */
     peer.say(resize_to(16));
-    while (h.msg.mid != SDP_MID_CH_RCV_BUF_ACK || h.msg.mseq_ack + 1 != peer.said)
+    while (h.msg.mid != kSdpChRcvBufAck || h.msg.mseq_ack + 1 != peer.said)
         h = peer.hear();
     EXPECT_EQ(h.msg.size, 2 * size);
 }
@@ -381,20 +381,20 @@ TEST_P(Rules, BuffersKeepTheirSize) {
     int least = 2048;
     ASSERT_EQ(::setsockopt(talk.app.get(), SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)), 0);
     peer.say(resize_to(2 * talk.first.hello.rcv_size));
-    peer.say(message(SDP_MID_DATA), pattern(10));
+    peer.say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 10), pattern(10));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_CH_RCV_BUF_ACK);
+    EXPECT_EQ(h.msg.mid, kSdpChRcvBufAck);
     EXPECT_EQ(h.msg.size, talk.first.hello.rcv_size);
     EXPECT_EQ(h.opcode, wire::kOpSend);
-    peer.say(message(SDP_MID_DATA), pattern(10));
+    peer.say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 10), pattern(10));
 }
 
 /* SDP-61, SDP-168, SDP-169, SDP-170: a sender that has much to say asks, and waits for the answer
  */
 TEST_P(Rules, AsksForLargerBuffers) {
-    Talk talk = accepted(changed(good_hello(), [](sdp_msg &m) { m.bufs = 60; }));
+    Talk talk = accepted(changed(good_hello(), [](SdpMessage &m) { m.bufs = 60; }));
     Peer &peer = *talk.peer;
     Bytes octets = pattern(40000), found;
     ASSERT_TRUE(send_all(talk.app, octets));
@@ -403,7 +403,7 @@ TEST_P(Rules, AsksForLargerBuffers) {
         Heard h = peer.hear();
         EXPECT_LE(h.octets.size(), 4096U);
         wire::append(found, h.payload());
-        if (h.msg.mid != SDP_MID_CH_RCV_BUF)
+        if (h.msg.mid != kSdpChRcvBuf)
             continue;
         EXPECT_FALSE(asked) << "SDP-177";
         asked = true;
@@ -413,12 +413,12 @@ TEST_P(Rules, AsksForLargerBuffers) {
     }
     EXPECT_TRUE(asked);
     EXPECT_EQ(found, octets);
-    sdp_msg ack = message(SDP_MID_CH_RCV_BUF_ACK);
+    SdpMessage ack = message(kSdpChRcvBufAck);
     ack.size = 20000;
     peer.say(ack);
     /* the answer has to be there before more is sent */
     peer.say(src_avail(2), pattern(1));
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
     ASSERT_TRUE(send_all(talk.app, octets));
     for (found.clear(); found.size() < octets.size();) {
         Heard h = peer.hear_other();
@@ -437,8 +437,8 @@ TEST_P(Rules, AsksForLargerBuffers) {
  */
 TEST_P(Rules, FlagsThatMeanNothing) {
     Talk talk = accepted();
-    sdp_msg msg = message(SDP_MID_DATA);
-    msg.flags = 0xf8 | SDP_FLAG_REQ_PIPE;
+    SdpMessage msg = message(kSdpData);
+    msg.flags = 0xf8 | kSdpReqPipe;
     talk.peer->say(msg);
     set_nonblocking(talk.app);
     char c;
@@ -460,19 +460,19 @@ TEST_P(Rules, AdvertIsRefused) {
     View all(octets);
     peer.say(src_avail(200), all.first(10));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_SEND_SM);
+    EXPECT_EQ(h.msg.mid, kSdpSendSm);
     EXPECT_EQ(h.octets.size(), 16U);
     EXPECT_EQ(h.opcode, wire::kOpSendSolicited);
-    peer.say(message(SDP_MID_DATA), all.subspan(10, 190));
-    peer.say(message(SDP_MID_DATA), all.subspan(200));
+    peer.say(message(kSdpData), all.subspan(10, 190));
+    peer.say(message(kSdpData), all.subspan(200));
     EXPECT_EQ(receive(talk.app, octets.size()), octets);
     /* and in Pipelined Mode, where nothing comes with it */
-    sdp_msg mode = message(SDP_MID_MODE_CHANGE);
-    mode.mode.mode = SDP_MODE_PIPELINED;
+    SdpMessage mode = message(kSdpModeChange);
+    mode.mode.mode = kSdpPipelined;
     peer.say(mode);
     peer.say(src_avail(200));
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
-    peer.say(message(SDP_MID_DATA), all.first(200));
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
+    peer.say(message(kSdpData), all.first(200));
     EXPECT_EQ(receive(talk.app, 200), Bytes(octets.begin(), octets.begin() + 200));
 }
 
@@ -481,13 +481,13 @@ TEST_P(Rules, CancelOfNothing) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
     peer.say(src_avail(20), pattern(10));
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
-    peer.say(message(SDP_MID_SRC_AVAIL_CANCEL));
-    peer.say(message(SDP_MID_DATA), pattern(10));
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
+    peer.say(message(kSdpSrcAvailCancel));
+    peer.say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 20).size(), 20U);
     ASSERT_TRUE(send_all(talk.app, pattern(5)));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
+    EXPECT_EQ(h.msg.mid, kSdpData);
     EXPECT_EQ(h.payload(), pattern(5));
 }
 
@@ -500,7 +500,7 @@ TEST_P(Rules, ReadAndWriteOfNothing) {
     wire::Segment response = peer.stream.hear_segment();
     EXPECT_EQ(response.opcode(), wire::kOpReadResponse) << response.text();
     EXPECT_EQ(response.stag, 3U);
-    peer.say(message(SDP_MID_DATA), pattern(5));
+    peer.say(message(kSdpData), pattern(5));
     EXPECT_EQ(receive(talk.app, 5), pattern(5));
 }
 
@@ -508,47 +508,47 @@ TEST_P(Rules, ReadAndWriteOfNothing) {
 TEST_P(Rules, Violations) {
     struct Row {
         const char *what;
-        sdp_msg msg;
+        SdpMessage msg;
         size_t payload;
         void (*spoil)(Bytes &octets);
         uint8_t opcode;
     };
-    auto of = [](sdp_mid mid) { return message(mid); };
+    auto of = [](SdpMid mid) { return message(mid); };
     auto mode = [](uint8_t to, bool send) {
-        sdp_msg msg = message(SDP_MID_MODE_CHANGE);
+        SdpMessage msg = message(kSdpModeChange);
         msg.mode.mode = to;
         msg.mode.send = send;
         return msg;
     };
     auto as_is = [](Bytes &) {};
     const Row rows[] = {
-        {"MID 0x0f", of(SDP_MID_DATA), 0, [](Bytes &o) { o[3] = 0x0f; }, 3},
-        {"MID 0x40", of(SDP_MID_DATA), 0, [](Bytes &o) { o[3] = 0x40; }, 3},
-        {"MID 0x80", of(SDP_MID_DATA), 0, [](Bytes &o) { o[3] = 0x80; }, 3},
-        {"MID 0xfc", of(SDP_MID_DATA), 0, [](Bytes &o) { o[3] = 0xfc; }, 3},
-        {"less than a BSDH", of(SDP_MID_DATA), 0, [](Bytes &o) { o.resize(15); }, 3},
-        {"nothing at all", of(SDP_MID_DATA), 0, [](Bytes &o) { o.clear(); }, 3},
-        {"Len too small", of(SDP_MID_DATA), 5, [](Bytes &o) { o[7]--; }, 3},
-        {"Len too large", of(SDP_MID_DATA), 5, [](Bytes &o) { o[7]++; }, 3},
-        {"payload of SendSm", of(SDP_MID_SEND_SM), 1, as_is, 5},
-        {"MSeq left out", of(SDP_MID_DATA), 1, [](Bytes &o) { o[11]++; }, 3},
-        {"MSeqAck of what was not sent", of(SDP_MID_DATA), 1, [](Bytes &o) { o[15] = 9; }, 3},
+        {"MID 0x0f", of(kSdpData), 0, [](Bytes &o) { o[3] = 0x0f; }, 3},
+        {"MID 0x40", of(kSdpData), 0, [](Bytes &o) { o[3] = 0x40; }, 3},
+        {"MID 0x80", of(kSdpData), 0, [](Bytes &o) { o[3] = 0x80; }, 3},
+        {"MID 0xfc", of(kSdpData), 0, [](Bytes &o) { o[3] = 0xfc; }, 3},
+        {"less than a BSDH", of(kSdpData), 0, [](Bytes &o) { o.resize(15); }, 3},
+        {"nothing at all", of(kSdpData), 0, [](Bytes &o) { o.clear(); }, 3},
+        {"Len too small", of(kSdpData), 5, [](Bytes &o) { o[7]--; }, 3},
+        {"Len too large", of(kSdpData), 5, [](Bytes &o) { o[7]++; }, 3},
+        {"payload of SendSm", of(kSdpSendSm), 1, as_is, 5},
+        {"MSeq left out", of(kSdpData), 1, [](Bytes &o) { o[11]++; }, 3},
+        {"MSeqAck of what was not sent", of(kSdpData), 1, [](Bytes &o) { o[15] = 9; }, 3},
         {"SrcAvail of nothing", src_avail(0), 1, as_is, 3},
         {"SrcAvail of too much", src_avail(0x80000001), 1, as_is, 3},
         {"SrcAvail without payload", src_avail(100), 0, as_is, 3},
         {"SrcAvail of less than its payload", src_avail(1), 2, as_is, 3},
-        {"SinkAvail", of(SDP_MID_SINK_AVAIL), 0, [](Bytes &o) { o[19] = 100; }, 3},
+        {"SinkAvail", of(kSdpSinkAvail), 0, [](Bytes &o) { o[19] = 100; }, 3},
         {"a second Hello", good_hello(), 0, as_is, 3},
         {"a second HelloAck", good_hello_ack(), 0, as_is, 5},
-        {"RdmaRdCompl", of(SDP_MID_RDMA_RD_COMPL), 0, as_is, 5},
-        {"RdmaWrCompl", of(SDP_MID_RDMA_WR_COMPL), 0, as_is, 5},
-        {"SendSm", of(SDP_MID_SEND_SM), 0, as_is, 5},
-        {"SinkCancelAck", of(SDP_MID_SINK_CANCEL_ACK), 0, as_is, 5},
-        {"SuspCommAck", of(SDP_MID_SUSP_COMM_ACK), 0, as_is, 5},
-        {"ChRcvBufAck", of(SDP_MID_CH_RCV_BUF_ACK), 0, as_is, 3},
-        {"AbortConn without DisConn", of(SDP_MID_ABORT_CONN), 0, as_is, 5},
-        {"the mode that there is", mode(SDP_MODE_COMBINED, false), 0, as_is, 3},
-        {"a mode of ours", mode(SDP_MODE_PIPELINED, true), 0, as_is, 3},
+        {"RdmaRdCompl", of(kSdpRdmaRdCompl), 0, as_is, 5},
+        {"RdmaWrCompl", of(kSdpRdmaWrCompl), 0, as_is, 5},
+        {"SendSm", of(kSdpSendSm), 0, as_is, 5},
+        {"SinkCancelAck", of(kSdpSinkCancelAck), 0, as_is, 5},
+        {"SuspCommAck", of(kSdpSuspCommAck), 0, as_is, 5},
+        {"ChRcvBufAck", of(kSdpChRcvBufAck), 0, as_is, 3},
+        {"AbortConn without DisConn", of(kSdpAbortConn), 0, as_is, 5},
+        {"the mode that there is", mode(kSdpCombined, false), 0, as_is, 3},
+        {"a mode of ours", mode(kSdpPipelined, true), 0, as_is, 3},
         {"mode 3", mode(3, false), 0, as_is, 3},
     };
     Fd l = listener();
@@ -558,7 +558,7 @@ TEST_P(Rules, Violations) {
         peer->say_hello(encode(good_hello()));
         Fd app(::accept(l.get(), nullptr, nullptr));
         ASSERT_TRUE(app);
-        sdp_msg msg = row.msg;
+        SdpMessage msg = row.msg;
         msg.payload = static_cast<uint32_t>(row.payload);
         Bytes octets = wire::join({encode(peer->numbered(msg)), pattern(row.payload)});
         row.spoil(octets);
@@ -574,7 +574,7 @@ TEST_P(Rules, Violations) {
 TEST_P(Rules, InvalidateOfNothing) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
-    sdp_msg msg = peer.numbered(message(SDP_MID_DATA));
+    SdpMessage msg = peer.numbered(message(kSdpData));
     peer.say_octets(encode(msg), wire::kOpSendInvalidate, 0x777);
     expect_reset(talk.app, "no such STag");
     EXPECT_EQ(peer.stream.hear_segment().qn, 2U);
@@ -591,20 +591,20 @@ TEST_P(Rules, HalfClosed) {
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
     EXPECT_EQ(hear_data(peer, 1000), pattern(1000));
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(h.msg.mid, kSdpDisConn);
     EXPECT_EQ(h.octets.size(), 16U);
     EXPECT_EQ(h.opcode, wire::kOpSend);
     EXPECT_EQ(ERRNO_OF(::send(talk.app.get(), "x", 1, MSG_NOSIGNAL)), EPIPE);
     expect_open(peer);
     /* by Data, and what is advertised */
-    peer.say(message(SDP_MID_DATA), pattern(500));
+    peer.say(message(kSdpData), pattern(500));
     EXPECT_EQ(receive(talk.app, 500), pattern(500));
     peer.say(src_avail(20), pattern(10));
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
-    peer.say(message(SDP_MID_DATA), pattern(10));
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
+    peer.say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 20).size(), 20U);
     /* SDP-88, SDP-92: whose DisConn came second closes TCP */
-    peer.say(message(SDP_MID_DISCONN));
+    peer.say(message(kSdpDisConn));
     char c;
     EXPECT_EQ(::recv(talk.app.get(), &c, 1, 0), 0);
     expect_open(peer);
@@ -618,14 +618,14 @@ TEST_P(Rules, HalfClosed) {
 TEST_P(Rules, PeerHalfClosed) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
-    peer.say(message(SDP_MID_DATA), pattern(100));
-    peer.say(message(SDP_MID_DISCONN));
+    peer.say(message(kSdpData), pattern(100));
+    peer.say(message(kSdpDisConn));
     EXPECT_EQ(receive(talk.app, 101), pattern(100));
     ASSERT_TRUE(send_all(talk.app, pattern(2000)));
     EXPECT_EQ(hear_data(peer, 2000), pattern(2000));
     expect_open(peer);
     talk.app.reset();
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpDisConn);
     expect_end(peer);
 }
 
@@ -636,8 +636,8 @@ TEST_P(Rules, CrossingDisConn) {
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
     ASSERT_TRUE(eventually([&] { return peer.stream.ending() == Ending::data; }));
     /* that message is not seen yet, so it is not acknowledged */
-    peer.say(message(SDP_MID_DISCONN));
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_DISCONN);
+    peer.say(message(kSdpDisConn));
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpDisConn);
     expect_end(peer);
     char c;
     EXPECT_EQ(::recv(talk.app.get(), &c, 1, 0), 0);
@@ -648,11 +648,11 @@ TEST_P(Rules, AbortBehindDisConn) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpDisConn);
     linger_zero(talk.app);
     talk.app.reset();
     Heard h = peer.hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_ABORT_CONN);
+    EXPECT_EQ(h.msg.mid, kSdpAbortConn);
     EXPECT_EQ(h.octets.size(), 16U);
     EXPECT_EQ(h.opcode, wire::kOpSendSolicited);
     expect_end(peer);
@@ -660,7 +660,7 @@ TEST_P(Rules, AbortBehindDisConn) {
 
 /* SDP-41, SDP-94, SDP-96: without one nothing is said, and what was not sent is not */
 TEST_P(Rules, AbortWithoutDisConn) {
-    Talk talk = accepted(changed(good_hello(), [](sdp_msg &m) { m.bufs = 4; }));
+    Talk talk = accepted(changed(good_hello(), [](SdpMessage &m) { m.bufs = 4; }));
     Peer &peer = *talk.peer;
     /* one message has credit */
     ASSERT_TRUE(send_all(talk.app, pattern(4000)));
@@ -678,7 +678,7 @@ TEST_P(Rules, EndWithoutDisConn) {
     for (bool reset : {false, true}) {
         SCOPED_TRACE(reset);
         Talk talk = accepted();
-        talk.peer->say(message(SDP_MID_DATA), pattern(10));
+        talk.peer->say(message(kSdpData), pattern(10));
         EXPECT_EQ(receive(talk.app, 10), pattern(10));
         if (reset)
             talk.peer->stream.reset();
@@ -692,9 +692,9 @@ TEST_P(Rules, EndWithoutDisConn) {
 TEST_P(Rules, AbortConnOfThePeer) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
-    peer.say(message(SDP_MID_DISCONN));
+    peer.say(message(kSdpDisConn));
     EXPECT_NE(events(talk.app, POLLRDHUP, 10000) & POLLRDHUP, 0);
-    peer.say(message(SDP_MID_ABORT_CONN));
+    peer.say(message(kSdpAbortConn));
     ASSERT_TRUE(eventually([&] { return (events(talk.app, 0) & POLLERR) != 0; }));
     EXPECT_EQ(option(talk.app, SOL_SOCKET, SO_ERROR), EPIPE);
     EXPECT_TRUE(peer.stream.closed_by_peer());
@@ -703,8 +703,8 @@ TEST_P(Rules, AbortConnOfThePeer) {
 /* SDP-85: nothing follows a DisConn but what is no data */
 TEST_P(Rules, DataBehindDisConn) {
     Talk talk = accepted();
-    talk.peer->say(message(SDP_MID_DISCONN));
-    talk.peer->say(message(SDP_MID_DATA), pattern(1));
+    talk.peer->say(message(kSdpDisConn));
+    talk.peer->say(message(kSdpData), pattern(1));
     ASSERT_TRUE(eventually([&] { return (events(talk.app, 0) & POLLERR) != 0; }));
     EXPECT_EQ(option(talk.app, SOL_SOCKET, SO_ERROR), EPIPE);
 }

@@ -422,9 +422,9 @@ TEST_P(Seen, ConnectionsAreCounted) {
 TEST_P(Seen, BadHellosAreCounted) {
     Fd l = listener();
     Counters before = counters();
-    sdp_msg major = good_hello();
+    SdpMessage major = good_hello();
     major.hello.major = 2;
-    for (const std::vector<uint8_t> &octets : {encode(major), pattern(SDP_HELLO_LEN)}) {
+    for (const std::vector<uint8_t> &octets : {encode(major), pattern(kSdpHelloLen)}) {
         Fd fd = tcp_to(l);
         ASSERT_TRUE(send_all(fd, octets));
         char c;
@@ -444,7 +444,7 @@ TEST_P(Seen, BadHelloAcksAreCounted) {
     Peer peer(::accept(l.get(), nullptr, nullptr));
     peer.hear_hello();
     peer.start_mpa();
-    sdp_msg ack = good_hello_ack();
+    SdpMessage ack = good_hello_ack();
     ack.bufs = 1;
     peer.say_hello_ack(encode(ack));
     expect_more(before, "bad_hello_ack", 1);
@@ -460,58 +460,58 @@ TEST_P(Seen, FaultsAreCounted) {
     static const Case cases[] = {
         {"fault_malformed",
          [](Peer &peer) {
-             wire::Bytes octets = encode(peer.numbered(message(SDP_MID_DATA)));
+             wire::Bytes octets = encode(peer.numbered(message(kSdpData)));
              octets.push_back(0); // Len says nothing of it
              peer.say_octets(octets);
          }},
         {"fault_mseq",
          [](Peer &peer) {
              peer.said++;
-             peer.say(message(SDP_MID_DATA), pattern(5));
+             peer.say(message(kSdpData), pattern(5));
          }},
         {"fault_ack",
          [](Peer &peer) {
-             sdp_msg msg = peer.numbered(message(SDP_MID_DATA));
+             SdpMessage msg = peer.numbered(message(kSdpData));
              msg.mseq_ack += 1000;
              peer.say_octets(encode(msg));
          }},
         {"fault_malformed",
          [](Peer &peer) {
-             wire::Bytes octets = encode(peer.numbered(message(SDP_MID_DATA)));
+             wire::Bytes octets = encode(peer.numbered(message(kSdpData)));
              octets[3] = 0x77; // MID
              peer.say_octets(octets);
          }},
-        {"fault_unexpected", [](Peer &peer) { peer.say(message(SDP_MID_SUSP_COMM_ACK)); }},
+        {"fault_unexpected", [](Peer &peer) { peer.say(message(kSdpSuspCommAck)); }},
         {"fault_mode",
          [](Peer &peer) {
-             sdp_msg msg = message(SDP_MID_MODE_CHANGE);
-             msg.mode.mode = SDP_MODE_COMBINED; // as it is
+             SdpMessage msg = message(kSdpModeChange);
+             msg.mode.mode = kSdpCombined; // as it is
              peer.say(msg);
          }},
         {"fault_adverts",
          [](Peer &peer) {
-             peer.say(message(SDP_MID_DISCONN));
+             peer.say(message(kSdpDisConn));
              peer.say(src_avail(20), pattern(10));
          }},
         {"fault_payload",
          [](Peer &peer) {
-             peer.say(message(SDP_MID_DISCONN));
-             peer.say(message(SDP_MID_DATA), pattern(10));
+             peer.say(message(kSdpDisConn));
+             peer.say(message(kSdpData), pattern(10));
          }},
         {"fault_unfinished",
          [](Peer &peer) {
              peer.say(src_avail(20), pattern(10));
-             EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
-             peer.say(message(SDP_MID_DISCONN));
+             EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
+             peer.say(message(kSdpDisConn));
          }},
         {"fault_resize",
          [](Peer &peer) {
-             sdp_msg msg = message(SDP_MID_CH_RCV_BUF);
+             SdpMessage msg = message(kSdpChRcvBuf);
              msg.size = 20000; // which waits until the program reads
              peer.say(msg);
              peer.say(msg);
          }},
-        {"fault_size", [](Peer &peer) { peer.say(message(SDP_MID_DATA), pattern(4096)); }},
+        {"fault_size", [](Peer &peer) { peer.say(message(kSdpData), pattern(4096)); }},
     };
     for (const Case &c : cases) {
         Talk talk = accepted();
@@ -535,14 +535,14 @@ TEST_P(Seen, FaultsAreCounted) {
 TEST_P(Seen, FirstOctetOfAMessage) {
     Talk talk = accepted();
     Counters before = counters();
-    sdp_msg many = message(SDP_MID_DATA);
+    SdpMessage many = message(kSdpData);
     many.bufs = 0x7777;
     talk.peer->say(many, pattern(5));
     EXPECT_EQ(receive(talk.app, 5), pattern(5));
     expect_more(before, "fault_malformed", 0);
-    Talk other = accepted(good_hello(), SDP_LAYOUT_IB);
-    wire::Bytes octets = encode(other.peer->numbered(message(SDP_MID_DATA)), SDP_LAYOUT_IB);
-    EXPECT_EQ(octets[0], SDP_MID_DATA);
+    Talk other = accepted(good_hello(), kLayoutIb);
+    wire::Bytes octets = encode(other.peer->numbered(message(kSdpData)), kLayoutIb);
+    EXPECT_EQ(octets[0], kSdpData);
     octets[0] = 0x77;
     other.peer->say_octets(octets);
     expect_more(before, "fault_malformed", 1);
@@ -557,16 +557,16 @@ TEST_P(Seen, FaultsThatTheDeviceFinds) {
     Talk talk = accepted();
     /* large enough that none is put into another one's buffer */
     try {
-        for (uint32_t i = 0; i < talk.first.bufs + SDP_BUFS_SPARE + 1U; i++)
-            talk.peer->say(message(SDP_MID_DATA), pattern(2000));
+        for (uint32_t i = 0; i < talk.first.bufs + kSpareBufs + 1U; i++)
+            talk.peer->say(message(kSdpData), pattern(2000));
     } catch (const std::runtime_error &) {
         /* it may be over before all of them are out */
     }
     EXPECT_TRUE(eventually([&] { return (events(talk.app, 0) & POLLERR) != 0; }));
     EXPECT_EQ(option(talk.app, SOL_SOCKET, SO_ERROR), ECONNRESET);
     Talk other = accepted();
-    other.peer->say_octets(encode(other.peer->numbered(message(SDP_MID_DATA))),
-                           wire::kOpSendInvalidate, 0x777);
+    other.peer->say_octets(encode(other.peer->numbered(message(kSdpData))), wire::kOpSendInvalidate,
+                           0x777);
     EXPECT_TRUE(eventually([&] { return (events(other.app, 0) & POLLERR) != 0; }));
     expect_more(before, "fault_overrun", 0);
     expect_more(before, "fault_invalidate", 0);

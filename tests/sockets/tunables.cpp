@@ -142,9 +142,9 @@ TEST_P(Tunables, Grace) {
     Tuned tuned("grace_ms", 300);
     Talk talk = accepted();
     ASSERT_EQ(::shutdown(talk.app.get(), SHUT_WR), 0);
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
     Clock::time_point begin = Clock::now();
-    talk.peer->say(message(SDP_MID_DISCONN));
+    talk.peer->say(message(kSdpDisConn));
     EXPECT_TRUE(talk.peer->stream.closed_by_peer());
     expect_took(begin, 300);
 }
@@ -153,7 +153,7 @@ TEST_P(Tunables, Grace) {
 TEST_P(Tunables, OrphanTimeout) {
     Tuned tuned("orphan_timeout_ms", 300);
     Counters before = counters();
-    sdp_msg hello = good_hello();
+    SdpMessage hello = good_hello();
     hello.bufs = 3;
     Talk talk = accepted(hello);
     ASSERT_TRUE(send_all(talk.app, pattern(1000)));

@@ -666,10 +666,10 @@ INSTANTIATE_TEST_SUITE_P(All, OutOfBand, testing::ValuesIn(sdp_kinds()), name_of
 
 using wire::Bytes;
 
-static constexpr uint8_t kBoth = SDP_FLAG_OOB_PEND | SDP_FLAG_OOB_PRES;
+static constexpr uint8_t kBoth = kSdpOobPend | kSdpOobPres;
 
-static sdp_msg flagged(uint8_t flags) {
-    sdp_msg msg = message(SDP_MID_DATA);
+static SdpMessage flagged(uint8_t flags) {
+    SdpMessage msg = message(kSdpData);
     msg.flags = flags;
     return msg;
 }
@@ -683,7 +683,7 @@ TEST_P(OutOfBand, OneMessage) {
     Talk talk = accepted();
     ASSERT_TRUE(say(talk.app, "abc!", MSG_OOB));
     Heard h = talk.peer->hear_other();
-    EXPECT_EQ(h.msg.mid, SDP_MID_DATA);
+    EXPECT_EQ(h.msg.mid, kSdpData);
     EXPECT_EQ(h.msg.flags, kBoth);
     EXPECT_EQ(h.payload(), bytes("abc!"));
     EXPECT_EQ(h.opcode, wire::kOpSendSolicited);
@@ -696,7 +696,7 @@ TEST_P(OutOfBand, OneMessage) {
 
 /* SDP-139, SDP-140, SDP-226: behind much that waits, neither too early nor later than it must */
 TEST_P(OutOfBand, BehindMuch) {
-    sdp_msg hello = good_hello();
+    SdpMessage hello = good_hello();
     hello.bufs = 4;
     Talk talk = accepted(hello);
     Peer &peer = *talk.peer;
@@ -704,21 +704,21 @@ TEST_P(OutOfBand, BehindMuch) {
     ASSERT_TRUE(send_all(talk.app, octets));
     ASSERT_TRUE(say(talk.app, "!", MSG_OOB));
     ASSERT_TRUE(say(talk.app, "behind"));
-    sdp_msg more = message(SDP_MID_DATA);
+    SdpMessage more = message(kSdpData);
     more.bufs = 200;
     peer.say(more);
     size_t got = 0, pend = 0;
     int pends = 0;
     while (got < octets.size() + 1) {
         Heard h = peer.hear();
-        if (h.msg.mid == SDP_MID_CH_RCV_BUF)
+        if (h.msg.mid == kSdpChRcvBuf)
             continue;
-        if (h.msg.flags & SDP_FLAG_OOB_PEND) {
+        if (h.msg.flags & kSdpOobPend) {
             pends++;
             pend = got;
         }
         got += h.msg.payload;
-        EXPECT_EQ((h.msg.flags & SDP_FLAG_OOB_PRES) != 0, got == octets.size() + 1) << got;
+        EXPECT_EQ((h.msg.flags & kSdpOobPres) != 0, got == octets.size() + 1) << got;
     }
     EXPECT_EQ(pends, 1);
     EXPECT_LE(octets.size() + 1 - pend, 65535U);
@@ -729,40 +729,40 @@ TEST_P(OutOfBand, BehindMuch) {
 
 /* SDP-11, SDP-141: without credit for payload the news goes alone, once */
 TEST_P(OutOfBand, NoCredit) {
-    sdp_msg hello = good_hello();
+    SdpMessage hello = good_hello();
     hello.bufs = 3;
     Talk talk = accepted(hello);
     Peer &peer = *talk.peer;
     ASSERT_TRUE(say(talk.app, "ab!", MSG_OOB));
     Heard h = peer.hear();
-    EXPECT_EQ(h.msg.flags, SDP_FLAG_OOB_PEND);
+    EXPECT_EQ(h.msg.flags, kSdpOobPend);
     EXPECT_EQ(h.msg.payload, 0U);
-    sdp_msg more = message(SDP_MID_DATA);
+    SdpMessage more = message(kSdpData);
     more.bufs = 10;
     peer.say(more);
     h = peer.hear_other();
-    EXPECT_EQ(h.msg.flags, SDP_FLAG_OOB_PRES);
+    EXPECT_EQ(h.msg.flags, kSdpOobPres);
     EXPECT_EQ(h.payload(), bytes("ab!"));
 }
 
 /* SDP-139: one that was not told of when the next one came is an ordinary octet */
 TEST_P(OutOfBand, Replaced) {
-    sdp_msg hello = good_hello();
+    SdpMessage hello = good_hello();
     hello.bufs = 4;
     Talk talk = accepted(hello);
     Peer &peer = *talk.peer;
     std::vector<uint8_t> octets = pattern(100000);
     ASSERT_TRUE(send_all(talk.app, octets, MSG_OOB));
     ASSERT_TRUE(say(talk.app, "!", MSG_OOB));
-    sdp_msg more = message(SDP_MID_DATA);
+    SdpMessage more = message(kSdpData);
     more.bufs = 200;
     peer.say(more);
     int pends = 0;
     for (size_t got = 0; got < octets.size() + 1;) {
         Heard h = peer.hear();
         got += h.msg.payload;
-        pends += (h.msg.flags & SDP_FLAG_OOB_PEND) != 0;
-        EXPECT_EQ((h.msg.flags & SDP_FLAG_OOB_PRES) != 0, got == octets.size() + 1) << got;
+        pends += (h.msg.flags & kSdpOobPend) != 0;
+        EXPECT_EQ((h.msg.flags & kSdpOobPres) != 0, got == octets.size() + 1) << got;
     }
     EXPECT_EQ(pends, 1);
 }
@@ -772,14 +772,14 @@ TEST_P(OutOfBand, Told) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
     Signals signals(talk.app);
-    sdp_msg pend = src_avail(20);
-    pend.flags = SDP_FLAG_OOB_PEND;
+    SdpMessage pend = src_avail(20);
+    pend.flags = kSdpOobPend;
     peer.say(pend, pattern(10));
     ASSERT_TRUE(eventually([] { return Signals::count == 1; }));
     EXPECT_EQ(take(talk.app), -EAGAIN);
     EXPECT_EQ(events(talk.app, POLLPRI), 0);
-    EXPECT_EQ(peer.hear_other().msg.mid, SDP_MID_SEND_SM);
-    peer.say(flagged(SDP_FLAG_OOB_PRES), pattern(10, 7));
+    EXPECT_EQ(peer.hear_other().msg.mid, kSdpSendSm);
+    peer.say(flagged(kSdpOobPres), pattern(10, 7));
     ASSERT_TRUE(comes(talk.app));
     EXPECT_EQ(take(talk.app), pattern(10, 7)[9]);
     EXPECT_EQ(receive(talk.app, 19).size(), 19U);
@@ -792,20 +792,20 @@ TEST_P(OutOfBand, Untidy) {
     Talk talk = accepted();
     Peer &peer = *talk.peer;
     Signals signals(talk.app);
-    peer.say(flagged(SDP_FLAG_OOB_PEND));
-    peer.say(flagged(SDP_FLAG_OOB_PEND), bytes("a"));
+    peer.say(flagged(kSdpOobPend));
+    peer.say(flagged(kSdpOobPend), bytes("a"));
     peer.say(flagged(kBoth), bytes("b1"));
     ASSERT_TRUE(comes(talk.app));
     EXPECT_EQ(take(talk.app), '1');
     EXPECT_EQ(Signals::count, 1);
-    peer.say(flagged(SDP_FLAG_OOB_PRES), bytes("c2"));
+    peer.say(flagged(kSdpOobPres), bytes("c2"));
     ASSERT_TRUE(comes(talk.app));
     EXPECT_EQ(take(talk.app), '2');
     EXPECT_EQ(Signals::count, 2);
-    peer.say(flagged(SDP_FLAG_OOB_PEND));
-    peer.say(flagged(SDP_FLAG_OOB_PEND));
-    peer.say(flagged(SDP_FLAG_OOB_PRES), bytes("3"));
-    peer.say(flagged(SDP_FLAG_OOB_PRES), bytes("4"));
+    peer.say(flagged(kSdpOobPend));
+    peer.say(flagged(kSdpOobPend));
+    peer.say(flagged(kSdpOobPres), bytes("3"));
+    peer.say(flagged(kSdpOobPres), bytes("4"));
     ASSERT_TRUE(eventually([&] { return take(talk.app, MSG_PEEK) == '4'; }));
     EXPECT_EQ(Signals::count, 4);
     EXPECT_EQ(receive(talk.app, 6), bytes("ab1c23"));
@@ -819,7 +819,7 @@ TEST_P(OutOfBand, Forgotten) {
     Signals signals(talk.app);
     Bytes part = pattern(2000);
     for (int i = 0; i < 300; i++) {
-        peer.say(flagged(i < 200 ? SDP_FLAG_OOB_PEND : 0), part);
+        peer.say(flagged(i < 200 ? kSdpOobPend : 0), part);
         ASSERT_EQ(receive(talk.app, part.size()), part);
         /* 32 of them are less than 65,535 octets, the first of which was told of */
         EXPECT_EQ(take(talk.app), i < 199 + 32 ? -EAGAIN : -EINVAL) << i;

@@ -29,25 +29,25 @@ static void expect_end(const Fd &fd, const std::string &what) {
 TEST_P(Wire, BadHellos) {
     struct Row {
         const char *what;
-        void (*change)(sdp_msg &);
+        void (*change)(SdpMessage &);
     };
     static const Row rows[] = {
-        {"HelloAck", [](sdp_msg &m) { m.mid = SDP_MID_HELLO_ACK; }},
-        {"Data", [](sdp_msg &m) { m = {}, m.mid = SDP_MID_DATA, m.bufs = 5, m.payload = 16; }},
-        {"version", [](sdp_msg &m) { m.hello.major = 2; }},
-        {"MaxAdverts", [](sdp_msg &m) { m.hello.max_adverts = 0; }},
-        {"LocIRD", [](sdp_msg &m) { m.hello.ird = 0; }},
-        {"LocORD", [](sdp_msg &m) { m.hello.ord = 0; }},
-        {"Bufs", [](sdp_msg &m) { m.bufs = 2; }},
-        {"size too small", [](sdp_msg &m) { m.hello.rcv_size = SDP_RCV_SIZE_MIN - 1; }},
-        {"size too large", [](sdp_msg &m) { m.hello.rcv_size = 0x80000001; }},
+        {"HelloAck", [](SdpMessage &m) { m.mid = kSdpHelloAck; }},
+        {"Data", [](SdpMessage &m) { m = {}, m.mid = kSdpData, m.bufs = 5, m.payload = 16; }},
+        {"version", [](SdpMessage &m) { m.hello.major = 2; }},
+        {"MaxAdverts", [](SdpMessage &m) { m.hello.max_adverts = 0; }},
+        {"LocIRD", [](SdpMessage &m) { m.hello.ird = 0; }},
+        {"LocORD", [](SdpMessage &m) { m.hello.ord = 0; }},
+        {"Bufs", [](SdpMessage &m) { m.bufs = 2; }},
+        {"size too small", [](SdpMessage &m) { m.hello.rcv_size = kSdpSizeMin - 1; }},
+        {"size too large", [](SdpMessage &m) { m.hello.rcv_size = 0x80000001; }},
     };
     Fd l = listener();
     for (const Row &row : rows) {
-        sdp_msg msg = good_hello();
+        SdpMessage msg = good_hello();
         row.change(msg);
         std::vector<uint8_t> octets = encode(msg);
-        octets.resize(SDP_HELLO_LEN, 0);
+        octets.resize(kSdpHelloLen, 0);
         Fd fd = tcp_to(l);
         ASSERT_TRUE(send_all(fd, octets)) << row.what;
         expect_end(fd, row.what);
@@ -82,7 +82,7 @@ TEST_P(Wire, HalfAHello) {
 /* Both layouts, in pieces; the answer is the Request of MPA. */
 TEST_P(Wire, GoodHelloThenNothing) {
     Fd l = listener();
-    for (sdp_layout layout : {SDP_LAYOUT_DRAFT, SDP_LAYOUT_IB}) {
+    for (SdpLayout layout : {kLayoutDraft, kLayoutIb}) {
         std::vector<uint8_t> octets = encode(good_hello(), layout);
         Fd fd = tcp_to(l);
         for (uint8_t octet : octets) {
@@ -188,20 +188,16 @@ TEST_P(Wire, ServerSpeaksNoMpa) {
     std::vector<uint8_t> hello;
     std::thread server([&] {
         Fd fd(::accept(l.get(), nullptr, nullptr));
-        hello = receive(fd, SDP_HELLO_LEN);
+        hello = receive(fd, kSdpHelloLen);
         send_all(fd, pattern(300));
         receive(fd, 1);
     });
     Fd here = make();
     EXPECT_EQ(ERRNO_OF(::connect(here.get(), a.get(), a.len)), ECONNRESET);
     server.join();
-    ASSERT_EQ(hello.size(), static_cast<size_t>(SDP_HELLO_LEN));
-    sdp_msg msg;
-    sdp_layout layout;
-    EXPECT_TRUE(sdp_hello_layout(hello.data(), &layout));
-    EXPECT_EQ(layout, SDP_LAYOUT_DRAFT);
-    EXPECT_EQ(sdp_decode(layout, hello.data(), SDP_HELLO_LEN, &msg), SDP_OK);
-    EXPECT_GE(msg.bufs, SDP_BUFS_MIN);
+    ASSERT_EQ(hello.size(), kSdpHelloLen);
+    EXPECT_EQ(wire::layout_of_hello(hello), kLayoutDraft);
+    EXPECT_GE(SdpMessage::parse(hello, kLayoutDraft).bufs, kSdpBufsMin);
 }
 
 /* A set-up does not wait for ever. */
