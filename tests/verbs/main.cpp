@@ -69,7 +69,7 @@ ibv_wc completion(ibv_cq *cq) {
 
 void arrived(const uint8_t *place, size_t length) {
     if (!eventually([&] { return mismatch(place, length, kSeed) == length; }, Deadline(kPatience)))
-        throw No("no data arrive");
+        throw No("no data arrives");
 }
 
 Link::Link(const QpOptions &client, const QpOptions &server)

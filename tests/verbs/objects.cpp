@@ -113,7 +113,7 @@ std::string connecting() {
         done(post_send(one.get(), SendWr::send(2, {memory.sge(100, 100)})));
         completion(objects.cq.get());
         completion(objects.cq.get());
-        names.emplace_back("by hand");
+        names.emplace_back("`ibv_modify_qp`");
     } catch (const No &) {
     }
     return listed(names, "neither");
