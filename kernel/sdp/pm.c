@@ -3,6 +3,7 @@
  * The port mapper, see pm.h.
  */
 #include <linux/jhash.h>
+#include <linux/log2.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <net/ip.h>
@@ -480,20 +481,20 @@ void sdp_pm_close(struct sdp_pm *pm)
 
 bool sdp_pm_prepare(struct sdp_pm *pm)
 {
+	u32 sets = roundup_pow_of_two(sdp_tunable(pm->net, SDP_PM_CACHE)) /
+		   SDP_PM_WAYS;
 	struct sdp_pm_entry *entries;
 
-	if (READ_ONCE(pm->cache.entries))
+	if (READ_ONCE(pm->cache.sets) == sets)
 		return true;
-	entries = kvcalloc(SDP_PM_SETS * SDP_PM_WAYS, sizeof(*entries),
-			   GFP_KERNEL);
+	entries = kvcalloc(sets * SDP_PM_WAYS, sizeof(*entries),
+			   GFP_KERNEL_ACCOUNT);
+	/* then the old one serves, if there is one */
 	if (!entries)
-		return false;
+		return READ_ONCE(pm->cache.sets);
 	spin_lock_bh(&pm->lock);
-	if (!pm->cache.entries) {
-		pm->cache.sets = SDP_PM_SETS;
-		WRITE_ONCE(pm->cache.entries, entries);
-		entries = NULL;
-	}
+	WRITE_ONCE(pm->cache.sets, sets);
+	swap(pm->cache.entries, entries);
 	spin_unlock_bh(&pm->lock);
 	kvfree(entries);
 	return true;

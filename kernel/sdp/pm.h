@@ -25,8 +25,6 @@ struct socket;
 #define SDP_PM_FAMILIES	2
 /* Size of the hash table of services */
 #define SDP_PM_SERVICE_BITS	7
-/* Sets of SDP_PM_WAYS entries in the cache */
-#define SDP_PM_SETS	64
 /* Number of ports that are kept from other services */
 #define SDP_PM_RESTS	128
 
@@ -64,7 +62,7 @@ struct sdp_pm {
 	/* Under @lock ------------------------------------------------------- */
 	DECLARE_HASHTABLE(services, SDP_PM_SERVICE_BITS);	/* by port */
 	struct sdp_pm_guard *guard;	/* allocated with the responder */
-	struct sdp_pm_cache cache;	/* allocated with the first request */
+	struct sdp_pm_cache cache;	/* allocated by sdp_pm_prepare() */
 	struct sdp_pm_rest rests[SDP_PM_RESTS];
 	u32 next_rest;			/* index of the oldest one */
 };
@@ -116,7 +114,10 @@ void sdp_pm_silent(struct sdp_pm *pm, const struct sdp_pm_msg *asked);
 void sdp_pm_forget(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 		   const union sdp_end *where);
 
-/* Allocate the cache before a request; false: no memory */
+/*
+ * Allocate the cache before a request, or another one if its size was changed;
+ * false: no memory
+ */
 bool sdp_pm_prepare(struct sdp_pm *pm);
 u64 sdp_pm_handle(struct sdp_pm *pm);
 /* Time in milliseconds, for the code in proto/ */

@@ -42,6 +42,7 @@ static const struct kind {
 	[SDP_PM_WAIT] = { "pm_wait_ms", 3, 60000, 200 },
 	[SDP_PM_SILENT_TIME] = { "pm_silent_ms", 1, 3600000, 60000 },
 	[SDP_PM_DENIED_TIME] = { "pm_denied_ms", 1, 3600000, 5000 },
+	[SDP_PM_CACHE] = { "pm_cache", 64, 65536, 1024, true },
 	[SDP_PM_SOURCE_RATE] = { "pm_source_rate", 1, 100000, 64, true },
 	[SDP_PM_RATE] = { "pm_rate", 1, 100000, 4096, true },
 };

@@ -29,6 +29,7 @@ enum sdp_tunable {
 	SDP_PM_WAIT,		/* ms, in all, for an answer */
 	SDP_PM_SILENT_TIME,	/* ms, until a silent host is asked again */
 	SDP_PM_DENIED_TIME,	/* ms, until a denied service is asked for */
+	SDP_PM_CACHE,		/* answers to keep, silence of hosts included */
 	SDP_PM_SOURCE_RATE,	/* answers per second to one source ... */
 	SDP_PM_RATE,
 	SDP_TUNABLES

@@ -44,6 +44,7 @@ static const Bounds kBounds[] = {
     {"pm_wait_ms", 3, 60000, 200},
     {"pm_silent_ms", 1, 3600000, 60000},
     {"pm_denied_ms", 1, 3600000, 5000},
+    {"pm_cache", 64, 65536, 1024},
     {"pm_source_rate", 1, 100000, 64},
     {"pm_rate", 1, 100000, 4096},
 };
