@@ -48,9 +48,12 @@ void sdp_seen_show(struct sdp_seen *s, const struct sock *sk)
 
 void sdp_seen_hide(struct sdp_seen *s)
 {
-	if (s->id)
-		xa_erase_bh(&sdp_net(s->net)->seen, s->id);
-	s->id = 0;
+	u32 id = s->id;
+
+	/* first, so that another entry of the socket is shown by then */
+	WRITE_ONCE(s->id, 0);
+	if (id)
+		xa_erase_bh(&sdp_net(s->net)->seen, id);
 }
 
 void sdp_seen_release(struct sdp_seen *s)

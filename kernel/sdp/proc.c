@@ -174,19 +174,25 @@ static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 	l->why = sdp_reason_name(b->reason);
 }
 
-/* A socket without any of the above */
+/* A socket without any of the above; or its link is over, and it is freed next */
 static void describe_sock(struct sock *sk, const struct sdp_sock *ss,
 			  struct line *l, union sdp_end *ends)
 {
-	if (rcu_access_pointer(ss->link) || rcu_access_pointer(ss->listener) ||
-	    READ_ONCE(ss->by_tcp))
+	const struct sdp_link *link = rcu_dereference(ss->link);
+
+	if ((link && READ_ONCE(link->seen.id)) ||
+	    rcu_access_pointer(ss->listener) || READ_ONCE(ss->by_tcp))
 		return;
 	sdp_end_of(&ends[0], sk, false);
 	memset(&ends[1], 0, sizeof(ends[1]));
 	ends[1].any.sa_family = sk->sk_family;
 	l->local = &ends[0];
 	l->remote = &ends[1];
-	l->state = READ_ONCE(ss->undecided) ? "asking" : "idle";
+	l->state = "idle";
+	if (link)
+		l->state = phases[SDP_LINK_DOWN];
+	else if (READ_ONCE(ss->undecided))
+		l->state = "asking";
 	l->uid = READ_ONCE(sk->sk_uid);
 	l->inode = sock_i_ino(sk);
 }

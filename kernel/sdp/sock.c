@@ -459,22 +459,28 @@ static int refuse_psock(struct sock *sk, struct sk_psock *psock, bool restore)
 
 /* The program's calls ------------------------------------------------------ */
 
-/* Free what is ours of a socket that is TCP's: TCP's tables do not. */
+/*
+ * Free what is ours of a closed socket without a link.  TCP's tables do the
+ * rest: sometimes later, as listeners are freed by RCU, but the module is not
+ * held until then.
+ */
 static void forget(struct sock *sk)
 {
 	struct sdp_sock *ss;
 
+	sdp_by_tcp_hide_accepted(sk);
 	lock_sock(sk);
 	ss = sdp_sk(sk);
-	if (ss && ss->tcp)
-		rcu_assign_sk_user_data(sk, NULL);
-	else
+	if (ss && rcu_access_pointer(ss->link))
 		ss = NULL;
-	release_sock(sk);
-	if (!ss) {
-		sdp_by_tcp_hide_accepted(sk);
-		return;
+	if (ss) {
+		sdp_sock_attempt(sk, NULL);
+		sdp_family_forget(sk);
+		rcu_assign_sk_user_data(sk, NULL);
 	}
+	release_sock(sk);
+	if (!ss)
+		return;
 	sdp_by_tcp_hide(ss->by_tcp);
 	sdp_seen_release(&ss->seen);
 	kfree_rcu(ss, rcu);
