@@ -111,9 +111,10 @@ def stock(name: str) -> Kernel:
 
 def native(kdir: Path) -> Kernel:
     """Any kernel by its build directory, to build modules for but not to boot."""
-    if not (kdir / "Makefile").exists():
+    header = kdir / "include/generated/utsrelease.h"
+    if not (kdir / "Makefile").exists() or not header.exists():
         raise Failure(f"{kdir} is no kernel's build directory")
-    release = output(["make", "-s", "-C", kdir, "kernelrelease"]).split()[-1]
+    release = header.read_text().split('"')[1]
     return Kernel("native", release, "x86_64", release, kdir, kdir.resolve(), None)
 
 
