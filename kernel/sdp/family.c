@@ -211,17 +211,24 @@ static struct net_proto_family family_ops = {
 	.create = create,
 };
 
-/* Check that no other module has the number of our protocol. */
+/*
+ * Check that no other module has the number of our protocol: its entry would be
+ * on the list of ours.  A socket made to find out would have this module loaded
+ * by its alias, and modprobe would wait for itself.  The list's head is no entry;
+ * it has a pointer where the type would be, which is even.
+ */
 static int look_for_others(void)
 {
-	struct socket *sock;
-	int ret;
+	const struct inet_protosw *p;
+	bool found = false;
 
-	ret = sock_create_kern(&init_net, AF_INET, SOCK_STREAM, IPPROTO_SDP,
-			       &sock);
-	if (ret)
+	rcu_read_lock();
+	list_for_each_entry_rcu(p, &entries[V4].list, list)
+		if (p->type == SOCK_STREAM && p->protocol == IPPROTO_SDP)
+			found = true;
+	rcu_read_unlock();
+	if (!found)
 		return 0;
-	sock_release(sock);
 	pr_err("softwarp_sdp: protocol %d of AF_INET is another module's\n",
 	       IPPROTO_SDP);
 	return -EEXIST;
@@ -231,15 +238,15 @@ int sdp_family_init(void)
 {
 	int ret;
 
-	ret = look_for_others();
-	if (ret)
-		return ret;
 	ret = learn(V4, AF_INET);
 	if (ret)
 		return ret;
 	/* with ipv6.disable=1 there is no IPv6 */
 	have_v6 = IS_ENABLED(CONFIG_IPV6) && !learn(V6, AF_INET6);
 	inet_register_protosw(&entries[V4]);
+	ret = look_for_others();
+	if (ret)
+		goto err_v4;
 #if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6) {
 		ret = inet6_register_protosw(&entries[V6]);
@@ -260,8 +267,8 @@ err_v6:
 #if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6)
 		inet6_unregister_protosw(&entries[V6]);
-err_v4:
 #endif
+err_v4:
 	inet_unregister_protosw(&entries[V4]);
 	return ret;
 }
