@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# README's recipe, as an administrator follows it: make install, modprobe, rdma link add, a program.  The guest's root is
+# an overlay, so the installation is a true one and gone afterwards.  A line "ok" or "FAILED" for each step.
+set -u
+
+kdir=$1 # build directory of this kernel, for which the modules have been built
+release=$(uname -r)
+failed=0
+
+check() { # what, function
+	if text=$("$2" 2>&1); then
+		echo "ok     $1"
+	else
+		echo "FAILED $1"
+		printf '%s\n' "$text" | sed 's/^/    /'
+		failed=$((failed + 1))
+	fi
+}
+
+# Of the kernel's modules those that are needed here: an emulated processor takes minutes to run depmod over all.
+few_modules() {
+	local few=/run/modules
+	mkdir $few
+	modprobe -aS "$release" --show-depends ib_uverbs rdma_ucm iw_cm libcrc32c veth | awk '/^insmod/ { print $2 }' | sort -u |
+		(cd "/lib/modules/$release" && sed "s|^/lib/modules/$release/||" | xargs cp --parents -t $few) || return 1
+	cp "/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} $few || return 1
+	mount --bind $few "/lib/modules/$release" && depmod -a
+}
+
+# Nothing of what a device needs is loaded, and nothing of ours is installed.
+bare() {
+	few_modules || return 1
+	modprobe -ra rdma_ucm ib_uverbs rdma_cm iw_cm ib_cm ib_core 2> /dev/null
+	[ ! -e /sys/module/ib_core ] || { lsmod; return 1; }
+	! modprobe -n softwarp 2> /dev/null || return 1
+	[ ! -e /etc/libibverbs.d/softwarp.driver ] && [ ! -e /usr/share/man/man7/softwarp.7 ]
+}
+
+installed() {
+	make install KDIR="$kdir" || return 1
+	for name in softwarp softwarp_sdp; do
+		file=$(modinfo -n $name) || return 1
+		case $file in "/lib/modules/$release/"*) ;; *) echo "$name is $file"; return 1 ;; esac
+		[ "$(modinfo -F vermagic $name | cut -d' ' -f1)" = "$release" ] || return 1
+	done
+}
+
+# 10 MB of debug information are of no use to a kernel.
+stripped() {
+	for name in softwarp softwarp_sdp; do
+		file=$(modinfo -n $name)
+		case $file in *.xz) xz -dc "$file" > /run/$name.ko; file=/run/$name.ko ;; esac
+		! readelf -SW "$file" | grep '\.debug_' || return 1
+		[ "$(stat -c %s "$file")" -lt 1000000 ] || { stat -c '%n has %s octets' "$file"; return 1; }
+	done
+}
+
+# depmod has noted what it stands on, and its alias
+loaded() {
+	modprobe softwarp || return 1
+	[ -e /sys/module/ib_core ] && rmmod softwarp || return 1
+	rdma link add sw0 type softwarp netdev net0 || return 1
+	rdma link show sw0/1
+}
+
+documented() {
+	[ -e /usr/share/man/man7/softwarp.7 ] && [ -e /usr/share/man/man7/softwarp_sdp.7 ] && [ -e /usr/include/softwarp_sdp.h ]
+}
+
+seen() {
+	modprobe -a ib_uverbs rdma_ucm || return 1
+	ibv_devinfo -d sw0 | grep 'state:.*PORT_ACTIVE' || return 1
+	# the provider that was built is elsewhere
+	[ -n "$(find /usr/lib -name 'libsoftwarp-rdmav*.so')" ] || return 1
+	ip netns exec peer rdma link add sw1 type softwarp netdev net1 || return 1
+	ip netns exec peer rping -s -C 10 -V &
+	for _ in $(seq 100); do
+		rdma resource show cm_id 2> /dev/null | grep -q LISTEN && break
+		sleep 0.1
+	done
+	rping -c -a 10.77.0.2 -C 10 -V && wait
+}
+
+# The module comes by the alias of its protocol.
+sockets() {
+	timeout 60 ip netns exec peer python3 - <<'END' &
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+server.bind(("10.77.0.2", 7305))
+server.listen()
+fd, _ = server.accept()
+fd.sendall(fd.recv(100))
+END
+	timeout 60 python3 - <<'END' && wait && [ -e /sys/module/softwarp_sdp ]
+import socket, time
+for left in reversed(range(100)):
+    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+    try:
+        client.connect(("10.77.0.2", 7305))
+        break
+    except ConnectionRefusedError:
+        client.close()
+        time.sleep(0.1)
+client.sendall(b"octets")
+assert client.recv(100) == b"octets"
+END
+}
+
+check "nothing is installed at first" bare
+check "make install KDIR=..." installed
+check "the modules are stripped" stripped
+check "modprobe softwarp, and rdma link add without it" loaded
+check "manual pages and header" documented
+check "ibv_devinfo and rping with the installed provider" seen
+check "an SDP socket loads its module, and connects" sockets
+[ $failed = 0 ]
