@@ -13,7 +13,7 @@ JOBS ?= $(shell nproc)
 native := build/kernel/native
 
 .PHONY: all
-all: modules provider ## the modules and the provider
+all: modules provider ## the modules, the provider, the preload library and sdp_run
 
 .PHONY: help
 help: ## this list
@@ -32,7 +32,7 @@ modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
 
 .PHONY: provider
-provider: ## the libibverbs provider, in build/provider
+provider: ## the libibverbs provider, in build/provider; the preload library and sdp_run, in build/preload
 	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 	cmake --build build/cmake --parallel $(JOBS)
 
@@ -55,17 +55,19 @@ conformance-programs:
 check: setup-consumers ## every test; ends with "N passed, N failed"
 	@scripts/check
 
-.PHONY: lint builds unit kunit e2e
+.PHONY: lint builds unit kunit e2e preload
 lint: ## style and static checks
 	@scripts/check lint
 builds: ## the modules build for every kernel
 	@scripts/check builds
-unit: ## unit tests of the provider
+unit: ## unit tests of the provider, the preload library and sdp_run
 	@scripts/check unit
 kunit: ## KUnit suites on the debug kernel
 	@scripts/check kunit
 e2e: ## end-to-end tests on stock-6.12, debug and uml
 	@scripts/check e2e
+preload: ## programs under sdp_run between two hosts: iperf3, curl, Python
+	@scripts/check preload
 
 .PHONY: conformance
 conformance: setup ## every requirement of MPA, DDP, RDMAP, RFC 5042 and SDP, with the test that shows it
@@ -102,7 +104,7 @@ soak: setup ## SDP sockets with gigabytes, 2,000 connections, 20,000 sockets; en
 	@scripts/soak
 
 .PHONY: install
-install: ## modules (needs KDIR=) and provider, below DESTDIR
+install: ## modules (needs KDIR=), provider, preload library, sdp_run, man pages, below DESTDIR
 	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
 	scripts/module --kdir $(KDIR)
 	@# Headers packages have no key, with which signing would seem to work, and no System.map, without which depmod is left
