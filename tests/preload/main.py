@@ -452,6 +452,18 @@ def codes() -> None:
     want("arguments of the program are the program's", run(RUN, "echo", "-v", "--", "--policy") == "-v -- --policy\n")
 
 
+def installed() -> None:
+    """As make install leaves it: sdp_run finds the library, and so does the loader by its name."""
+    run("cmake", "--install", ROOT / "build/cmake")
+    for port, words, env in ((5505, ["sdp_run"], {}), (5506, [], {"LD_PRELOAD": "libsoftwarp_sdp.so"})):
+        with server(port, RUN, *client("echo", port)):
+            gained = Counted()
+            text = run(*words, *client("talk", PEER4, port), env=env)
+            want("verified", "all octets are right" in text, text)
+            want("by SDP", gained["connected"] > 0, text)
+    want("no other library", "/build/" not in run("sdp_run", "sh", "-c", "echo $LD_PRELOAD"))
+
+
 def module_goes() -> None:
     """No socket is left behind."""
     limit = time.monotonic() + PATIENCE
@@ -472,7 +484,7 @@ CASES = (("iperf3, both ends", iperf_both), ("iperf3 -R", iperf_reverse), ("iper
          ("a rule keeps a client's port on TCP", rule_for_client), ("a rule keeps a server's port on TCP", rule_for_server),
          ("rules for programs", rule_for_program), ("nothing but SDP", rule_sdp_only), ("a rule with an error", rule_with_error),
          ("files of the host and the user", files_of_host_and_user), ("a setuid program", setuid_program),
-         ("a static program", static_program), ("--check", checked), ("exit codes", codes),
+         ("a static program", static_program), ("--check", checked), ("exit codes", codes), ("as installed", installed),
          ("the module goes", module_goes))
 
 
