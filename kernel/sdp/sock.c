@@ -110,7 +110,10 @@ static void settle(struct sock *sk)
 	link = rcu_dereference(ss->link);
 	octets = link ? atomic_xchg(&link->tx_done, 0) : 0;
 	more = link ? atomic_xchg(&link->rx_more, 0) : 0;
-	if (more && __sk_mem_schedule(sk, more, SK_MEM_RECV)) {
+	if (more < 0) {
+		sk_mem_uncharge(sk, -more);
+		link->charged += more;
+	} else if (more && __sk_mem_schedule(sk, more, SK_MEM_RECV)) {
 		sk_mem_charge(sk, more);
 		link->charged += more;
 	} else if (more) {

@@ -104,6 +104,8 @@ static void drop_kept(struct sdp_link *link, struct sdp_rx *rx)
 	room_free(&rx->room);
 	if (--link->kept_count)
 		return;
+	/* what sdp_link_keep() added */
+	atomic_sub(SDP_LINK_COST, &link->rx_more);
 	kfree(link->kept);
 	link->kept = NULL;
 }
