@@ -483,7 +483,9 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 		take(link, rx, wc->byte_len, invalidated);
 	else if (link->phase == SDP_LINK_START && link->cm_id)
 		take_too_early(link, rx, wc->byte_len, invalidated);
-	else if (link->phase != SDP_LINK_DOWN && link->connector)
+	/* not in a move's phase TCP, while the old queue pair is being destroyed */
+	else if (link->connector && (link->phase == SDP_LINK_START ||
+				     link->phase == SDP_LINK_ACK))
 		take_hello_ack(link, rx, wc->byte_len);
 	else
 		sdp_link_down(link, ECONNRESET);
