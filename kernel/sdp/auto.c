@@ -202,15 +202,21 @@ static int send(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 	return min(ret, 0);
 }
 
-/* Read the next valid message; false: there is none now, or an error. */
-static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
+/*
+ * Read the next valid message, at the expense of *@left datagrams; false: there is
+ * none now, or an error, or nothing is left.
+ */
+static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error,
+		    int *left)
 {
 	u8 buf[SDP_PM_LEN];
 	struct kvec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
-	int i, ret;
+	int ret;
 
-	for (i = 0; i < BUDGET; i++) {
+	*error = 0;
+	while (*left) {
+		--*left;
 		ret = kernel_recvmsg(a->udp, &msg, &iov, 1, sizeof(buf),
 				     MSG_DONTWAIT);
 		if (ret < 0) {
@@ -220,8 +226,6 @@ static bool receive(struct sdp_attempt *a, struct sdp_pm_msg *m, int *error)
 		if (!sdp_pm_decode(buf, ret, m))
 			return true;
 	}
-	look(a, 0);
-	*error = 0;
 	return false;
 }
 
@@ -297,17 +301,25 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 static int ask_on(struct sdp_attempt *a)
 {
 	struct sdp_pm_msg m;
-	int error = 0;
-	int ret;
+	int left = BUDGET;
+	int error, ret;
 
-	while (receive(a, &m, &error)) {
+	while (receive(a, &m, &error, &left)) {
 		ret = act(a, sdp_query_take(&a->query, &m), &m);
 		if (ret || a->state != SDP_ATTEMPT_ASKING)
 			return ret;
 	}
 	if (is_unreachable(error))
 		return nobody_there(a);
-	return act(a, sdp_query_timer(&a->query, sdp_pm_now()), NULL);
+	ret = act(a, sdp_query_timer(&a->query, sdp_pm_now()), NULL);
+	/* the event that brought us here has replaced the timer */
+	if (!ret && a->state == SDP_ATTEMPT_ASKING) {
+		if (left)
+			set_timer(a);
+		else
+			look(a, 0);
+	}
+	return ret;
 }
 
 /*
