@@ -48,10 +48,18 @@ struct sdp_sock {
 	struct rcu_head rcu;
 };
 
+/*
+ * Sockets that TCP has accepted for an auto listener have our calls, but no struct
+ * sdp_sock.  Others may keep something of theirs there: a sockmap its psock, which
+ * has a flag more, and KCM, which has none.
+ */
 static inline struct sdp_sock *sdp_sk(const struct sock *sk)
 {
-	return (struct sdp_sock *)((uintptr_t)rcu_access_pointer(__sk_user_data(sk)) &
-				   SK_USER_DATA_PTRMASK);
+	uintptr_t data = (uintptr_t)rcu_access_pointer(__sk_user_data(sk));
+
+	if ((data & ~SK_USER_DATA_PTRMASK) != SK_USER_DATA_NOCOPY)
+		return NULL;
+	return (struct sdp_sock *)(data & SK_USER_DATA_PTRMASK);
 }
 
 /* Our entries of the two tables of a socket; family.c has the rest */
