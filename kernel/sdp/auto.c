@@ -21,6 +21,8 @@
 #define ASK_PARTS	3
 /* Datagrams that are read at a time */
 #define BUDGET	16
+/* Interval at which a locked socket is tried again */
+#define RETRY_TIME	(HZ / 100 ?: 1)
 
 static void work(struct work_struct *work);
 
@@ -542,9 +544,12 @@ static void work(struct work_struct *work)
 {
 	struct sdp_attempt *a = container_of(work, struct sdp_attempt, work.work);
 
-	lock_sock(a->sk);
-	if (a->state != SDP_ATTEMPT_OVER)
-		step(a);
-	release_sock(a->sk);
+	if (sdp_sock_trylock(a->sk)) {
+		if (a->state != SDP_ATTEMPT_OVER)
+			step(a);
+		release_sock(a->sk);
+	} else {
+		look(a, RETRY_TIME);
+	}
 	sdp_attempt_put(a);
 }

@@ -20,6 +20,8 @@
 #define SPARE	4
 /* Interval to look for links that hold a place for too long */
 #define LOOK_TIME	(HZ / 2)
+/* And until it tries again to lock the socket */
+#define RETRY_TIME	(HZ / 100 ?: 1)
 
 static struct sdp_pm *pm_of(const struct sdp_listener *l)
 {
@@ -77,17 +79,22 @@ void sdp_listener_kick(struct sdp_listener *l)
 }
 
 /* Not behind sdp_listener_close(), which cancels it once and for all. */
-static void look_later(struct sdp_listener *l)
+static void look_after(struct sdp_listener *l, unsigned long time)
 {
 	bool queued = false;
 
 	kref_get(&l->ref);
 	spin_lock_bh(&l->lock);
 	if (!l->closed)
-		queued = queue_delayed_work(sdp_listen_wq, &l->work, LOOK_TIME);
+		queued = queue_delayed_work(sdp_listen_wq, &l->work, time);
 	spin_unlock_bh(&l->lock);
 	if (!queued)
 		sdp_listener_put(l);
+}
+
+static void look_later(struct sdp_listener *l)
+{
+	look_after(l, LOOK_TIME);
 }
 
 /*
@@ -391,10 +398,13 @@ static void work(struct work_struct *work)
 					      work.work);
 	bool more = false;
 
-	lock_sock(l->sk);
-	if (!l->closed)
-		pay(l);
-	release_sock(l->sk);
+	if (sdp_sock_trylock(l->sk)) {
+		if (!l->closed)
+			pay(l);
+		release_sock(l->sk);
+	} else {
+		look_after(l, RETRY_TIME);
+	}
 	give_places(l);
 	if (!READ_ONCE(l->closed))
 		more = take_some(l);

@@ -129,6 +129,21 @@ static void settle(struct sock *sk)
 	sk->sk_write_space(sk);
 }
 
+bool sdp_sock_trylock(struct sock *sk)
+{
+	bool locked;
+
+	spin_lock_bh(&sk->sk_lock.slock);
+	locked = !sk->sk_lock.owned;
+	if (locked)
+		sk->sk_lock.owned = 1;
+	spin_unlock_bh(&sk->sk_lock.slock);
+	/* as lock_sock() does it */
+	if (locked)
+		mutex_acquire(&sk->sk_lock.dep_map, 0, 1, _RET_IP_);
+	return locked;
+}
+
 void sdp_sock_sent(struct sock *sk)
 {
 	bh_lock_sock(sk);

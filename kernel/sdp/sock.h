@@ -62,6 +62,13 @@ static inline struct sdp_sock *sdp_sk(const struct sock *sk)
 	return (struct sdp_sock *)(data & SK_USER_DATA_PTRMASK);
 }
 
+/*
+ * sdp_sock_trylock - lock a program's socket if no call holds its lock
+ * For work items, which must not wait: a call may be in a page fault that its
+ * program never ends.  Unlock by release_sock().  Process context.
+ */
+bool sdp_sock_trylock(struct sock *sk);
+
 /* Our entries of the two tables of a socket; family.c has the rest */
 extern const struct proto sdp_sock_prot;
 extern const struct proto_ops sdp_sock_ops;
