@@ -450,6 +450,20 @@ TEST_P(Auto, SetUpFails) {
     EXPECT_TRUE(echoes(here, accepted(listener)));
 }
 
+/* Datagrams that are no answers: connect() waits no longer than for a silent host. */
+TEST_P(Auto, NonsenseIsNoAnswer) {
+    Mapper mapper(another_address(), AF_INET6 == GetParam().address);
+    mapper.answer_nonsense();
+    Fd listener = plain();
+    ASSERT_EQ(bind_to(listener, another_address()), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    Fd here = make_auto(SOCK_NONBLOCK);
+    ASSERT_EQ(connect_to(here, name_of(listener)), EINPROGRESS);
+    ASSERT_EQ(events(here, POLLOUT, 20000), POLLOUT);
+    expect_tcp(here, SDP_INFO_REASON_NO_ANSWER);
+    EXPECT_EQ(mapper.taken(2).size(), 2U);
+}
+
 /* A host that is silent costs 200 ms at most, and that once. */
 /* pm_wait_ms and what connect() takes anyway, also where processors are emulated */
 static constexpr long kAskedMs = 300;

@@ -20,24 +20,6 @@ namespace softwarp::sockets {
 class Cost : public Peers {};
 INSTANTIATE_TEST_SUITE_P(All, Cost, testing::ValuesIn(sdp_kinds()), name_of_kind);
 
-/* Pages that TCP's sockets are charged for */
-static long charged() {
-    std::ifstream file("/proc/net/sockstat");
-    std::string text, word;
-    while (std::getline(file, text)) {
-        std::istringstream line(text);
-        long pages = -1;
-        line >> word;
-        if (word != "TCP:")
-            continue;
-        while (line >> word)
-            if (word == "mem")
-                line >> pages;
-        return pages;
-    }
-    return -1;
-}
-
 /* All of them, or those of a port */
 static size_t connections(const std::string &port = "") {
     std::ifstream file("/proc/net/softwarp_sdp");
@@ -70,7 +52,7 @@ static int forget_peer(const Fd &fd) {
 /* A call that reads when another thread disconnects has no use for larger buffers. */
 TEST_P(Cost, DisconnectedWhileItReads) {
     Fd l = listener();
-    long before = charged();
+    long before = charged_pages();
     for (int i = 0; i < 40; i++) {
         Fd here = make();
         ASSERT_EQ(ERRNO_OF(::connect(here.get(), name_of(l).get(), name_of(l).len)), 0);
@@ -85,8 +67,8 @@ TEST_P(Cost, DisconnectedWhileItReads) {
         reader.join();
     }
     /* each processor keeps 256 in reserve; 40 of these had 1,800 that nobody gave back */
-    EXPECT_TRUE(eventually([&] { return charged() < before + 800; }))
-        << before << " pages before, " << charged() << " after";
+    EXPECT_TRUE(eventually([&] { return charged_pages() < before + 800; }))
+        << before << " pages before, " << charged_pages() << " after";
 }
 
 /* Octets that nobody pays for any more are gone, and do not wait to be sent. */

@@ -329,9 +329,9 @@ TEST_P(Moving, LingersInBetween) {
     EXPECT_FALSE(closing.done());
     resume(*talk.peer);
     EXPECT_EQ(hear_data(*talk.peer, 5000), pattern(5000));
-    EXPECT_EQ(talk.peer->hear_other().msg.mid, SDP_MID_DISCONN);
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
     EXPECT_EQ(closing.ret(), 0);
-    talk.peer->say(message(SDP_MID_DISCONN));
+    talk.peer->say(message(kSdpDisConn));
 }
 
 TEST_P(Moving, ShutDownInBetween) {
@@ -441,6 +441,44 @@ TEST_P(Moving, OnceBeforeItReads) {
         EXPECT_EQ(receive(talk.app, 1500), pattern(1500, static_cast<uint8_t>(i)));
     talk.peer->say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 10), pattern(10));
+}
+
+/* A HelloAck on the carrier that is being left, at any time of the move */
+TEST_P(Moving, HelloAckTooEarly) {
+    Bytes ack = encode(good_hello_ack());
+    for (unsigned i = 0; i < 200; i++) {
+        Talk talk = accepted();
+        Place p = place();
+        say_suspend(*talk.peer, p.address.port());
+        auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(i % 100);
+        while (std::chrono::steady_clock::now() < until)
+            ;
+        try {
+            talk.peer->say_octets(ack);
+        } catch (const e2e::Failure &) {
+            // the end of the carrier may come first
+        }
+        ASSERT_TRUE(eventually([&] { return state(talk.app) != SDP_INFO_OPEN; })) << i;
+        // without a queue pair this would end the kernel
+        ::send(talk.app.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        set_linger(talk.app, 0);
+    }
+}
+
+/* What a move is charged for comes back when the program has read. */
+TEST_P(Moving, CostsNoMoreEachTime) {
+    Talk talk = accepted();
+    const int moves = 40;
+    long before = charged_pages();
+    for (int i = 0; i < moves; i++) {
+        Place p = place();
+        talk.peer->say(message(kSdpData), pattern(100));
+        ASSERT_TRUE(eventually([&] { return waiting(talk.app) == 100; }));
+        talk.peer = moved(talk, p);
+        EXPECT_EQ(receive(talk.app, 100), pattern(100));
+    }
+    // 24 KiB for each would be 6 pages
+    EXPECT_LT(charged_pages() - before, moves);
 }
 
 /* One that nobody has accepted yet */

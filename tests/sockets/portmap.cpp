@@ -67,6 +67,8 @@ void Mapper::run() {
             std::lock_guard lock(mutex_);
             taken_.push_back(m);
         }
+        if (nonsense_)
+            ::sendto(fd_.get(), "x", 1, 0, from.get(), from.len);
         if (port_ == 0 || m.type() != kRequest)
             continue;
         m.set_type(kAccept);

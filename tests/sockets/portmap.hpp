@@ -53,6 +53,8 @@ class Mapper {
     ~Mapper();
     /* From now on, with that port */
     void answer(uint16_t port) { port_ = port; }
+    /* Or with an octet that is no message */
+    void answer_nonsense() { nonsense_ = true; }
     /* So many, which may take a moment */
     std::vector<Message> taken(size_t count);
 
@@ -62,6 +64,7 @@ class Mapper {
     Fd fd_;
     std::atomic<uint16_t> port_ = 0;
     std::atomic<bool> stop_ = false;
+    std::atomic<bool> nonsense_ = false;
     std::mutex mutex_;
     std::vector<Message> taken_;
     std::thread thread_;

@@ -50,6 +50,23 @@ int write_value(const std::string &name, const std::string &value) {
     return ERRNO_OF(::write(fd.get(), value.data(), value.size()));
 }
 
+long charged_pages() {
+    std::ifstream file("/proc/net/sockstat");
+    std::string text, word;
+    while (std::getline(file, text)) {
+        std::istringstream line(text);
+        long pages = -1;
+        line >> word;
+        if (word != "TCP:")
+            continue;
+        while (line >> word)
+            if (word == "mem")
+                line >> pages;
+        return pages;
+    }
+    return -1;
+}
+
 Tuned::Tuned(const std::string &name, int value) : name_(name), before_(read_value(name)) {
     EXPECT_EQ(write_value(name, std::to_string(value)), 0) << name;
     EXPECT_EQ(read_value(name), std::to_string(value));

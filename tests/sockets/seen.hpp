@@ -17,6 +17,9 @@ Counters counters();
 /* One has gone up by so many since then, which may take a moment. */
 void expect_more(const Counters &before, const std::string &name, uint64_t more);
 
+/* Pages that the sockets of TCP and SDP are charged for, or -1 */
+long charged_pages();
+
 /* Where one is to be found, what it is now, and */
 std::string path_of(const std::string &name);
 std::string read_value(const std::string &name);
