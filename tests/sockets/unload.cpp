@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The modules come and go.  These cases take them away from all others, so they run
- * by themselves, as root: SOFTWARP_MODULE and SOFTWARP_SDP_MODULE are the files.  Both
- * modules and the devices are there again in the end.
+ * by themselves, as root: SOFTWARP_MODULE, SOFTWARP_SDP_MODULE and
+ * SOFTWARP_PROVOKE_MODULE are the files.  Both modules of ours and the devices are there
+ * again in the end.
  */
 #include <atomic>
 #include <cerrno>
@@ -259,6 +260,18 @@ TEST(Unload, FamilyTaken) {
         /* and nothing is left of it, its protocol number included */
         EXPECT_EQ(ERRNO_OF(::socket(AF_INET, SOCK_STREAM, IPPROTO_SDP)), EPROTONOSUPPORT);
     }
+    /* the protocol's number, of which there is only one */
+    std::string other = setting("SOFTWARP_PROVOKE_MODULE");
+    ASSERT_EQ(load(other, "kind=protocol"), 0);
+    {
+        Log log;
+        int error = load(module);
+        EXPECT_TRUE(error == EEXIST || error == EBUSY) << error;
+        EXPECT_NE(log.text().find("protocol 257 of AF_INET is another module's"), std::string::npos)
+            << log.text();
+        EXPECT_TRUE(sdp_socket()) << "it has lost its number: " << std::strerror(errno);
+    }
+    EXPECT_EQ(unload("provoke"), 0);
     ASSERT_EQ(load(module, "family=28"), 0);
     EXPECT_TRUE(sdp_socket(28, 0)) << std::strerror(errno);
     EXPECT_EQ(ERRNO_OF(::socket(AF_INET_SDP, SOCK_STREAM, 0)), EAFNOSUPPORT);

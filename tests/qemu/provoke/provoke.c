@@ -2,13 +2,17 @@
 /*
  * Do one bad thing on loading, to prove that the harness notices:
  * insmod provoke.ko kind=warn|oob|leak|atomic|locks|shift|oops
- * Only the harness's own test loads it.
+ * Only the harness's own test loads it; and that of SDP's module with kind=protocol,
+ * which does no harm and stays.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/net.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <net/protocol.h>
+#include <net/sock.h>
 
 static char *kind = "none";
 module_param(kind, charp, 0444);
@@ -71,8 +75,33 @@ static void oops(void)
 	WRITE_ONCE(*(int *)(unsigned long)(count - 16), 1);
 }
 
+/* Not a mistake: somebody else has SDP's number of a protocol of AF_INET. */
+static struct inet_protosw taken = {
+	.type = SOCK_STREAM,
+	.protocol = 257,
+	.flags = INET_PROTOSW_ICSK,
+};
+
+static int take_protocol(void)
+{
+	struct socket *sock;
+	int ret;
+
+	ret = sock_create_kern(&init_net, AF_INET, SOCK_STREAM, IPPROTO_TCP,
+			       &sock);
+	if (ret)
+		return ret;
+	taken.prot = sock->sk->sk_prot;
+	taken.ops = sock->ops;
+	sock_release(sock);
+	inet_register_protosw(&taken);
+	return 0;
+}
+
 static int __init provoke_init(void)
 {
+	if (!strcmp(kind, "protocol"))
+		return take_protocol();
 	if (!strcmp(kind, "warn"))
 		WARN(1, "provoked\n");
 	else if (!strcmp(kind, "oob"))
@@ -95,6 +124,7 @@ static int __init provoke_init(void)
 
 static void __exit provoke_exit(void)
 {
+	inet_unregister_protosw(&taken);
 }
 
 module_init(provoke_init);
