@@ -151,6 +151,10 @@ SIW_KNOBS = (
     ("siw.h", r"^extern const bool (mpa_crc_required|mpa_crc_strict|peer_to_peer);$", r"extern bool \1;", 3),
     ("siw_main.c", r"^(u_char mpa_version = MPA_REVISION_2;)$", r"\1\nmodule_param(mpa_version, byte, 0644);", 1),
     ("siw_cm.c", r"^(static __be16 rtr_type = .*;)$", r"\1\nmodule_param(rtr_type, ushort, 0644);", 1),
+    # A device whose ports iwpmd maps
+    ("siw_main.c", r"^(MODULE_LICENSE\(.*\);)$",
+     r"\1\nstatic bool port_map;\nmodule_param(port_map, bool, 0644);", 1),
+    ("siw_main.c", r"^(\tbase_dev->iw_driver_flags = )IW_F_NO_PORT_MAP;$", r"\1port_map ? 0 : IW_F_NO_PORT_MAP;", 1),
     # A name of its own, so that it can be loaded beside the unchanged one.
     ("siw_main.c", r'^(\t\.type = )"siw",$', r'\1"siw_knobs",', 1),
     ("siw_main.c", r'^MODULE_ALIAS_RDMA_LINK\("siw"\);$', r'MODULE_ALIAS_RDMA_LINK("siw_knobs");', 1),
@@ -164,8 +168,9 @@ def siw_knobs(kernel: kernels.Kernel) -> Path:
     base = BUILD / "kernel" / kernel.name
     directory = base / "siw_knobs"
     built = directory / "siw_knobs.ko"
+    stamp, knobs = directory / "knobs", repr(SIW_KNOBS)
     with locked(base / "lock", f"modules for {kernel.name}"):
-        if not built.exists():
+        if not built.exists() or not stamp.exists() or stamp.read_text() != knobs:
             shutil.rmtree(directory, ignore_errors=True)
             shutil.copytree(packages.source(kernel.series) / "drivers/infiniband/sw/siw", directory)
             for name, pattern, replacement, count in SIW_KNOBS:
@@ -175,6 +180,7 @@ def siw_knobs(kernel: kernels.Kernel) -> Path:
                     raise Failure(f"siw's {name} is not what it was: {pattern} occurs {done} times, not {count}")
                 path.write_text(text)
             _make(kernel, directory, "siw_knobs", ["CONFIG_RDMA_SIW=m"])
+            stamp.write_text(knobs)
     return built
 
 

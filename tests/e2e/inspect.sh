@@ -6,6 +6,7 @@
 set -u
 
 sdp=$1 # softwarp_sdp.ko of this kernel
+siw=$2 # siw_knobs.ko, siw with a parameter port_map: then iwpmd maps its ports
 ours=10.77.0.1 theirs=10.77.0.2
 failed=0
 
@@ -30,6 +31,16 @@ ping_pong() {
 	$2 rping -c -a "$3" -p 7300 -C 10 -V && wait $server
 }
 in_peer="ip netns exec peer"
+
+# The module goes when nothing is left of the sockets.
+sdp_gone() {
+	for _ in $(seq 100); do
+		rmmod softwarp_sdp 2> /dev/null && return 0
+		sleep 0.1
+	done
+	echo "softwarp_sdp.ko is still in use"
+	return 1
+}
 
 tracepoints() {
 	local dir=/sys/kernel/tracing
@@ -72,12 +83,7 @@ sdp_tracepoints() {
 	echo > $dir/trace
 	build/sockets/softwarp-sockets --gtest_filter='All/Rules.HalfClosed/sdp4' || return 1
 	! grep sdp_ $dir/trace || { echo "events that are off"; return 1; }
-	for try in $(seq 100); do
-		rmmod softwarp_sdp 2> /dev/null && return 0
-		sleep 0.1
-	done
-	echo "softwarp_sdp.ko is still in use"
-	return 1
+	sdp_gone
 }
 
 # The daemon answers once it has a socket.  It asks the other host's, and takes its time when there is none.
@@ -105,8 +111,7 @@ mapped() { # with daemons there, and when they have gone
 	ping_pong "" "" $ours
 }
 
-# A socket asks the daemon.  The other way round it would take a device that has ports of its own: for others the
-# daemon asks nobody.
+# A socket asks the daemon, which has no mapping for such a port.
 mapped_sdp() {
 	insmod $sdp || return 1
 	# as above
@@ -136,12 +141,110 @@ assert seen[0] >= 1 and seen[1:] == [1, 1], f"the daemon's answer: {seen}"
 END
 	killall -w iwpmd
 	killall -q -w rping
-	for try in $(seq 100); do
-		rmmod softwarp_sdp 2> /dev/null && return 0
+	sdp_gone
+}
+
+counter() { # name, command prefix
+	$2 awk -v name="$1" '$1 == name { print $2 }' /proc/net/softwarp_sdp_stat
+}
+
+# A device for which iwpmd does more than say yes: it has ports of its own, and asks the other host for its.
+mapped_device() { # command prefix, device to be replaced, netdev
+	[ -e /sys/module/siw_knobs ] || insmod $siw port_map=1 || return 1
+	$1 rdma link delete $2
+	$1 rdma link add map0 type siw_knobs netdev $3
+}
+
+no_mapped_device() { # the same
+	$1 rdma link delete map0
+	$1 rdma link add $2 type softwarp netdev $3
+}
+
+# iwpmd accepts: it has a mapping for a listener here, as the kernel speaks to daemons of the first namespace alone.  Nobody
+# speaks SDP at the port, so TCP it is.
+accepted_by_daemon() {
+	insmod $sdp || return 1
+	# as above
+	taskset -cp 0 $BASHPID > /dev/null
+	mapped_device "" sw0 net0 && start_mapper "" || return 1
+	timeout 100 rping -s -a $ours -p 7306 &
+	for _ in $(seq 100); do
+		rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7306" && break
 		sleep 0.1
 	done
-	echo "softwarp_sdp.ko is still in use"
-	return 1
+	timeout 60 $in_peer python3 - $ours <<'END'
+import socket, sys
+fd = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+fd.setsockopt(1025, 3, 1)
+try:
+    fd.connect((sys.argv[1], 7306))
+except OSError as error:
+    print(error)
+END
+	killall -w iwpmd
+	killall -q -w rping
+	local accepted asked
+	accepted=$(counter pm_accepted "$in_peer") asked=$(counter pm_requests_sent "$in_peer")
+	no_mapped_device "" sw0 net0
+	echo "accepted $accepted, asked $asked"
+	sdp_gone && [ "$accepted" = 1 ] && [ "$asked" -ge 1 ]
+}
+
+# iwpmd asks: a connect() of its device's names a service of the other host, which has SDP.
+asked_by_daemon() {
+	insmod $sdp || return 1
+	# as above
+	taskset -cp 0 $BASHPID > /dev/null
+	timeout 100 $in_peer python3 - $theirs <<'END' &
+import socket, sys, time
+fd = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+fd.setsockopt(1025, 3, 1)
+fd.bind((sys.argv[1], 7307))
+fd.listen()
+time.sleep(1000)
+END
+	local server=$! accepts acks
+	for _ in $(seq 100); do
+		$in_peer ss -lun | grep -q ':3935 ' && break
+		sleep 0.1
+	done
+	mapped_device "" sw0 net0 && start_mapper "" || return 1
+	timeout 60 rping -c -a $theirs -p 7307 -C 1 &
+	for _ in $(seq 300); do
+		acks=$(counter pm_acks_received "$in_peer") accepts=$(counter pm_accepts_sent "$in_peer")
+		[ "$acks" -ge 1 ] && break
+		sleep 0.1
+	done
+	killall -q -w rping
+	killall -w iwpmd
+	kill $server
+	wait $server
+	no_mapped_device "" sw0 net0
+	echo "accepts sent $accepts, acks received $acks"
+	sdp_gone && [ "$accepts" -ge 1 ] && [ "$acks" -ge 1 ]
+}
+
+# The daemon has the port: the log says so, and the listener is a listener all the same.
+port_taken() {
+	insmod $sdp || return 1
+	# as above
+	taskset -cp 0 $BASHPID > /dev/null
+	start_mapper "" || return 1
+	timeout 60 python3 - $ours <<'END' || return 1
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+server.setsockopt(1025, 3, 1)
+server.bind((sys.argv[1], 7308))
+server.listen()
+client = socket.socket()
+client.connect((sys.argv[1], 7308))
+fd, _ = server.accept()
+fd.sendall(b"octets")
+assert client.recv(100) == b"octets"
+END
+	killall -w iwpmd
+	sdp_gone || return 1
+	dmesg | grep 'softwarp_sdp: UDP port 3935 cannot be had (-EADDRINUSE).*is iwpmd running?'
 }
 
 # An RDMA listener has its TCP port for itself, and gets none that is taken.
@@ -241,6 +344,9 @@ check "tracepoints follow a connection" tracepoints
 check "tracepoints follow SDP sockets" sdp_tracepoints
 check "connections with the port mapper, and when it has gone" mapped
 check "the daemon answers SDP sockets" mapped_sdp
+check "the daemon accepts what an SDP socket asks for" accepted_by_daemon
+check "the daemon asks for SDP's port and acknowledges it" asked_by_daemon
+check "the daemon has the port mapper's port" port_taken
 check "a TCP port belongs to one listener, RDMA or not" ports_taken
 check "a program's rings are charged to its memory cgroup" charged
 check "devices that belong to one namespace" exclusive
