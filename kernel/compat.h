@@ -67,12 +67,20 @@ static inline void swp_no_sendpage(struct proto_ops *ops)
  * without that of the socket.
  */
 #ifdef SWP_HAVE_SK_IOCTL
-#define SWP_SET_PROT_IOCTL(fn)	.ioctl = (fn),
-#define swp_prot_ioctl(prot, sk, cmd, arg) ((prot)->ioctl(sk, cmd, arg))
+#define SWP_PROT_IOCTL(fn) (fn)
 #else
-#define SWP_SET_PROT_IOCTL(fn)
-#define swp_prot_ioctl(prot, sk, cmd, arg) (-ENOIOCTLCMD)
+#define SWP_PROT_IOCTL(fn) (true ? NULL : (void *)(fn))
 #endif
+
+static inline int swp_prot_ioctl(const struct proto *p, struct sock *sk,
+				 int cmd, int *arg)
+{
+#ifdef SWP_HAVE_SK_IOCTL
+	return p->ioctl(sk, cmd, arg);
+#else
+	return -ENOIOCTLCMD;
+#endif
+}
 
 /* Since 6.6 a table is registered with its size, before with an end marker. */
 static inline struct ctl_table_header *

@@ -459,7 +459,7 @@ static int link_ioctl(struct sock *sk, unsigned int cmd, int *value)
 }
 
 /* io_uring calls this one, and not that of the socket. */
-static int __maybe_unused prot_ioctl(struct sock *sk, int cmd, int *value)
+static int prot_ioctl(struct sock *sk, int cmd, int *value)
 {
 	int ret = link_ioctl(sk, cmd, value);
 
@@ -1444,7 +1444,7 @@ const struct proto sdp_sock_prot = {
 	.close = close,
 	.release_cb = release_cb,
 	.keepalive = keepalive,
-	SWP_SET_PROT_IOCTL(prot_ioctl)
+	.ioctl = SWP_PROT_IOCTL(prot_ioctl),
 #ifdef CONFIG_BPF_SYSCALL
 	.psock_update_sk_prot = refuse_psock,
 #endif
