@@ -12,6 +12,7 @@
 #else
 #include <asm/unaligned.h>
 #endif
+#include <linux/bpf-cgroup.h>
 #include <linux/hrtimer.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
@@ -92,6 +93,33 @@ swp_register_net_sysctl(struct net *net, const char *path,
 #else
 	return register_net_sysctl(net, path, table);
 #endif
+}
+
+/* Since 6.7 BPF programs may change the length of an address, too. */
+#ifdef SWP_HAVE_BPF_SOCK_ADDR_LEN
+#define SWP_RUN_SA_PROG(sk, addr, len, type) \
+	BPF_CGROUP_RUN_SA_PROG(sk, swp_sockaddr_arg(addr), len, type)
+#else
+#define SWP_RUN_SA_PROG(sk, addr, len, type) \
+	do { (void)(len); BPF_CGROUP_RUN_SA_PROG(sk, addr, type); } while (0)
+#endif
+
+/* The BPF programs for getsockname() and getpeername(); the socket is locked. */
+static inline void swp_bpf_getname(struct sock *sk, struct sockaddr *addr,
+				   bool peer)
+{
+	int __maybe_unused len = addr->sa_family == AF_INET6 ?
+				 sizeof(struct sockaddr_in6) :
+				 sizeof(struct sockaddr_in);
+
+	if (addr->sa_family == AF_INET6 && peer)
+		SWP_RUN_SA_PROG(sk, addr, &len, CGROUP_INET6_GETPEERNAME);
+	else if (addr->sa_family == AF_INET6)
+		SWP_RUN_SA_PROG(sk, addr, &len, CGROUP_INET6_GETSOCKNAME);
+	else if (peer)
+		SWP_RUN_SA_PROG(sk, addr, &len, CGROUP_INET4_GETPEERNAME);
+	else
+		SWP_RUN_SA_PROG(sk, addr, &len, CGROUP_INET4_GETSOCKNAME);
 }
 
 /* Since 6.10 the arguments of accept() are in one structure. */

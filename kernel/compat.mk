@@ -12,6 +12,7 @@ ccflags-y += $(call swp-has,skb_splice_from_iter,linux/skbuff.h,SWP_HAVE_SPLICE_
 ccflags-y += $(call swp-has,struct sockaddr_unsized,linux/socket.h,SWP_HAVE_SOCKADDR_UNSIZED)
 ccflags-y += $(call swp-has,struct proto_accept_arg \*,linux/net.h,SWP_HAVE_ACCEPT_ARG)
 ccflags-y += $(call swp-has,register_net_sysctl_sz,net/net_namespace.h,SWP_HAVE_NET_SYSCTL_SZ)
+ccflags-y += $(call swp-has,RUN_SA_PROG.sk. uaddr. uaddrlen,linux/bpf-cgroup.h,SWP_HAVE_BPF_SOCK_ADDR_LEN)
 ccflags-y += $(call swp-has,int sk_ioctl,net/sock.h,SWP_HAVE_SK_IOCTL)
 ccflags-y += $(call swp-has,sk_use_task_frag,net/sock.h,SWP_HAVE_SK_USE_TASK_FRAG)
 ccflags-y += $(call swp-has,sk_net_refcnt_upgrade,net/sock.h,SWP_HAVE_SK_NET_REFCNT_UPGRADE)

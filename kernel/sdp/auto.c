@@ -12,6 +12,7 @@
 #include "family.h"
 #include "link.h"
 #include "netns.h"
+#include "own.h"
 #include "pm.h"
 #include "sock.h"
 #include "stats.h"
@@ -330,6 +331,7 @@ static int ask_on(struct sdp_attempt *a)
  */
 static void route_as(struct sock *to, const struct sock *from)
 {
+	sdp_own_cgroup(to, from);
 	to->sk_bound_dev_if = from->sk_bound_dev_if;
 	to->sk_mark = from->sk_mark;
 	to->sk_priority = from->sk_priority;
@@ -367,8 +369,7 @@ static int open_udp(struct sdp_attempt *a)
 	/* use the program's local address if it is bound */
 	sdp_end_of(&own, a->sk, false);
 	sdp_end_set_port(&own, 0);
-	ret = kernel_bind(udp, swp_sockaddr_arg(&own), sdp_end_len(&own));
-	return ret ?: kernel_connect(udp, swp_sockaddr_arg(&at), a->to_len, 0);
+	return sdp_own_bind(udp, &own) ?: sdp_own_connect(udp, &at, a->to_len);
 }
 
 /* Reserve a local port for the SDP connection. */

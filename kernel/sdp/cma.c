@@ -15,6 +15,7 @@
 #include "compat.h"
 #include "link.h"
 #include "listen.h"
+#include "sock.h"
 #include "stats.h"
 #include "trace.h"
 
@@ -315,15 +316,13 @@ static int enter_start(struct sdp_link *link)
 /* Bind the TCP port, so that nothing here listens on it by rdma_cm. */
 static int hold_port(struct socket *sock, union sdp_end *local)
 {
-	union sdp_end any = {};
-	int ret = 0;
+	int ret;
 
-	if (!inet_sk(sock->sk)->inet_num) {
-		any.any.sa_family = sock->sk->sk_family;
-		ret = kernel_bind(sock, swp_sockaddr_arg(&any), sizeof(any));
-	}
+	lock_sock(sock->sk);
+	ret = sdp_sock_any_port(sock->sk);
 	*port_of(local) = htons(inet_sk(sock->sk)->inet_num);
-	return ret == -EADDRINUSE ? -EADDRNOTAVAIL : ret;
+	release_sock(sock->sk);
+	return ret ? -EADDRNOTAVAIL : 0;
 }
 
 int sdp_cma_connect(struct sdp_link *link, struct sdp_ends *ends)

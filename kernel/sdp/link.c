@@ -10,6 +10,7 @@
 #include "family.h"
 #include "link.h"
 #include "listen.h"
+#include "own.h"
 #include "sock.h"
 #include "stats.h"
 #include "trace.h"
@@ -619,21 +620,20 @@ void sdp_link_drop_tcp(struct sdp_link *link)
 
 static int names(struct sdp_link *link)
 {
-	int ret = 0;
+	const struct sock *sk = link->tcp->sk;
 
 	/* a move: the program keeps the addresses that it knows */
 	if (link->open)
 		return 0;
+	if (inet_sk_state_load(sk) == TCP_CLOSE)
+		return -ENOTCONN;
 	/* a connector's own address was set by connect() */
 	if (!link->connector)
-		ret = kernel_getsockname(link->tcp,
-					 (struct sockaddr *)&link->local);
-	if (ret >= 0)
-		ret = kernel_getpeername(link->tcp,
-					 (struct sockaddr *)&link->remote);
+		sdp_own_name(sk, (union sdp_end *)&link->local);
+	sdp_end_of((union sdp_end *)&link->remote, sk, true);
 	if (link->listener && link->listener->port)
 		sdp_listener_name(link->listener, &link->local);
-	return ret < 0 ? ret : 0;
+	return 0;
 }
 
 /* Set-up ------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "family.h"
 #include "link.h"
 #include "listen.h"
+#include "own.h"
 #include "sock.h"
 #include "stats.h"
 
@@ -437,7 +438,7 @@ static struct socket *make_port(struct sock *sk)
 	sock->sk->sk_reuseport = 0;
 	sdp_end_of(&at, sk, false);
 	sdp_end_set_port(&at, 0);
-	ret = kernel_bind(sock, swp_sockaddr_arg(&at), sdp_end_len(&at));
+	ret = sdp_own_bind(sock, &at);
 	if (ret) {
 		sock_release(sock);
 		return ERR_PTR(ret);

@@ -23,6 +23,7 @@
 #include "compat.h"
 #include "ends.h"
 #include "link.h"
+#include "own.h"
 #include "sock.h"
 
 /* Interval of attempts to connect: the old connection may have to end first */
@@ -88,13 +89,14 @@ static int bind_tcp(struct sdp_link *link)
 		goto out;
 	sk = sock->sk;
 	swp_sk_hold_net(sk);
+	sdp_own_cgroup(sk, from);
 	sk->sk_bound_dev_if = from->sk_bound_dev_if;
 	sdp_carrier_prepare(sk, from);
 	/* a listener may have the same port */
 	sk->sk_reuse = SK_FORCE_REUSE;
 	if (local.any.sa_family == AF_INET6)
 		local.in6.sin6_scope_id = sk->sk_bound_dev_if;
-	ret = kernel_bind(sock, swp_sockaddr_arg(&local), sdp_end_len(&local));
+	ret = sdp_own_bind(sock, &local);
 	if (ret) {
 		sock_release(sock);
 		goto out;
@@ -114,14 +116,13 @@ static void connect_tcp(struct sdp_link *link)
 	sdp_end_set_port(&remote, link->conn.suspend_port);
 	if (remote.any.sa_family == AF_INET6)
 		remote.in6.sin6_scope_id = link->tcp->sk->sk_bound_dev_if;
-	ret = kernel_connect(link->tcp, swp_sockaddr_arg(&remote),
-			     sdp_end_len(&remote), O_NONBLOCK);
+	ret = sdp_own_connect(link->tcp, &remote, sdp_end_len(&remote));
 	if (ret == -EADDRNOTAVAIL) {
 		/* the old connection still has the same pair of ports */
 		sdp_link_later(link, RETRY_TIME);
 		return;
 	}
-	if (ret && ret != -EINPROGRESS) {
+	if (ret) {
 		sdp_link_abort(link, ECONNRESET);
 		return;
 	}

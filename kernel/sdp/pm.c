@@ -14,6 +14,7 @@
 #include "device.h"
 #include "link.h"
 #include "netns.h"
+#include "own.h"
 #include "pm.h"
 #include "stats.h"
 
@@ -379,7 +380,7 @@ static int bind_any(struct socket *sock, int family, u16 port)
 
 	any.any.sa_family = family;
 	sdp_end_set_port(&any, port);
-	return kernel_bind(sock, swp_sockaddr_arg(&any), sdp_end_len(&any));
+	return sdp_own_bind(sock, &any);
 }
 
 /* The socket has no reference to the namespace: its users have. */

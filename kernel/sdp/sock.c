@@ -17,6 +17,7 @@
 #include "listen.h"
 #include "netns.h"
 #include "option.h"
+#include "own.h"
 #include "sock.h"
 #include "stats.h"
 #include "stream.h"
@@ -527,6 +528,7 @@ static int sdp_bind(struct socket *sock, struct swp_sockaddr *addr, int len)
 
 void sdp_sock_inherit(struct sock *to, const struct sock *from)
 {
+	sdp_own_cgroup(to, from);
 	to->sk_reuse = from->sk_reuse;
 	to->sk_reuseport = from->sk_reuseport;
 	to->sk_bound_dev_if = from->sk_bound_dev_if;
@@ -660,7 +662,6 @@ struct socket *sdp_sock_carrier(struct sock *sk)
 int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		    const union sdp_end *to, int len, struct sdp_attempt *a)
 {
-	union sdp_end at = *to;
 	struct sdp_ends ends;
 	struct sdp_link *link;
 	bool by_cm;
@@ -668,7 +669,7 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 
 	sock_owned_by_me(sk);
 	/* the port mapper has answered with a TCP port */
-	by_cm = !a && sdp_cma_way(carrier->sk, &at.any, len, &ends);
+	by_cm = !a && sdp_cma_way(carrier->sk, &to->any, len, &ends);
 	link = sdp_link_new(sk, true,
 			    by_cm ? &sdp_carrier_cm : &sdp_carrier_tcp);
 	if (!link) {
@@ -698,12 +699,11 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 			return 0;
 	} else {
 		sdp_carrier_prepare(carrier->sk, sk);
-		ret = kernel_connect(carrier, swp_sockaddr_arg(&at), len,
-				     O_NONBLOCK);
+		ret = sdp_own_connect(carrier, to, len);
 	}
-	if (!by_cm && (ret == -EINPROGRESS || !ret)) {
+	if (!by_cm && !ret) {
 		/* the local address is chosen already */
-		kernel_getsockname(carrier, (struct sockaddr *)&link->local);
+		sdp_own_name(carrier->sk, (union sdp_end *)&link->local);
 		sdp_link_start(link);
 		sdp_link_event(link, SDP_EV_TCP);
 		return 0;
@@ -1061,7 +1061,28 @@ static int wait_to_accept(struct sock *sk, struct sdp_listener *l, long *timeo)
 	return ret;
 }
 
-/* Make a socket for a connection that exists, instead of socket(). */
+/*
+ * Make a kernel socket one of a program's, as if TCP had cloned the listener:
+ * with its reference to the namespace, its label and its classes of locks
+ */
+static void adopt(struct sock *child, struct sock *sk)
+{
+	child->sk_kern_sock = 0;
+	swp_sk_hold_net(child);
+	security_sk_clone(sk, child);
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	lockdep_copy_map(&child->sk_lock.dep_map, &sk->sk_lock.dep_map);
+	lockdep_copy_map(&child->sk_lock.slock.dep_map,
+			 &sk->sk_lock.slock.dep_map);
+	lockdep_copy_map(&child->sk_callback_lock.dep_map,
+			 &sk->sk_callback_lock.dep_map);
+#endif
+}
+
+/*
+ * Make a socket for a connection that exists.  As a kernel socket, because
+ * accept() must not run what a cgroup or a security module has for socket().
+ */
 static int make_child(struct sock *sk, struct socket *newsock,
 		      struct sdp_link *link)
 {
@@ -1070,10 +1091,11 @@ static int make_child(struct sock *sk, struct socket *newsock,
 	int ret;
 
 	ret = __sock_create(sock_net(sk), sk->sk_family, SOCK_STREAM,
-			    IPPROTO_SDP, &made, 0);
+			    IPPROTO_SDP, &made, 1);
 	if (ret)
 		return ret;
 	child = made->sk;
+	adopt(child, sk);
 	sdp_carrier_congestion(child, sk);
 	lock_sock(child);
 	inherit_all(child, sk);
@@ -1162,8 +1184,18 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 
 SWP_OP_ACCEPT(sdp_accept, accept)
 
+/* Run the cgroup's BPF programs, which may change the address; its length */
+static int shown(struct sock *sk, struct sockaddr *addr, bool peer)
+{
+	lock_sock(sk);
+	swp_bpf_getname(sk, addr, peer);
+	release_sock(sk);
+	return sdp_end_len((union sdp_end *)addr);
+}
+
 /* An address of a link, as the program knows it; returns its length. */
-static int name_of(struct sdp_link *link, struct sockaddr *addr, bool peer)
+static int name_of(struct sock *sk, struct sdp_link *link,
+		   struct sockaddr *addr, bool peer)
 {
 	union sdp_end *name = (union sdp_end *)addr;
 
@@ -1175,7 +1207,7 @@ static int name_of(struct sdp_link *link, struct sockaddr *addr, bool peer)
 	} else if (peer && link->attempt) {
 		name->in = link->attempt->to.in;
 	}
-	return sdp_end_len(name);
+	return shown(sk, addr, peer);
 }
 
 static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
@@ -1193,7 +1225,7 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 	       sdp_attempt_name(sdp_sk(sk)->attempt, (union sdp_end *)addr);
 	release_sock(sk);
 	if (asks)
-		return sdp_end_len((union sdp_end *)addr);
+		return shown(sk, addr, false);
 	if (!link)
 		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
 	if (peer && !READ_ONCE(link->open) && peer == 1)
@@ -1205,7 +1237,7 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 		/* not known yet, or it never will be */
 		ret = sdp_tcp_ops(sk)->getname(sock, addr, 0);
 	else
-		ret = name_of(link, addr, peer);
+		ret = name_of(sk, link, addr, peer);
 	sdp_link_put(link);
 	return ret;
 }
