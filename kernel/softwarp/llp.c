@@ -536,18 +536,45 @@ static void addr_unmap(struct sockaddr_storage *a)
 	memcpy(a, &in, sizeof(in));
 }
 
+/*
+ * An end of a connection.  Not kernel_getsockname(), which runs the BPF programs
+ * of a cgroup: these are for a program's own calls, and may change the address.
+ */
+static int name_of(const struct sock *sk, struct sockaddr_storage *a, bool peer)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+	__be32 own = inet->inet_rcv_saddr ?: inet->inet_saddr;
+
+	if (peer && inet_sk_state_load(sk) == TCP_CLOSE)
+		return -ENOTCONN;
+	memset(a, 0, sizeof(*a));
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6) {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)a;
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = peer ? inet->inet_dport : inet->inet_sport;
+		in6->sin6_addr = peer ? sk->sk_v6_daddr : sk->sk_v6_rcv_saddr;
+		in6->sin6_scope_id = ipv6_iface_scope_id(&in6->sin6_addr,
+							 sk->sk_bound_dev_if);
+		return 0;
+	}
+#endif
+	*(struct sockaddr_in *)a = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = peer ? inet->inet_dport : inet->inet_sport,
+		.sin_addr.s_addr = peer ? inet->inet_daddr : own,
+	};
+	return 0;
+}
+
 int swp_llp_names(struct swp_llp *llp, struct sockaddr_storage *local,
 		  struct sockaddr_storage *remote, int *ifindex)
 {
 	int ret;
 
-	memset(local, 0, sizeof(*local));
-	memset(remote, 0, sizeof(*remote));
-	ret = kernel_getsockname(llp->sock, (struct sockaddr *)local);
-	if (ret < 0)
-		return ret;
-	ret = kernel_getpeername(llp->sock, (struct sockaddr *)remote);
-	if (ret < 0)
+	ret = name_of(llp->sk, local, false) ?: name_of(llp->sk, remote, true);
+	if (ret)
 		return ret;
 	addr_unmap(local);
 	addr_unmap(remote);
