@@ -83,6 +83,13 @@ static inline int swp_prot_ioctl(const struct proto *p, struct sock *sk,
 #endif
 }
 
+/* Read from a socket into a pipe by its recvmsg(). */
+#ifdef SWP_HAVE_COPY_SPLICE_READ
+#define swp_copy_splice_read copy_splice_read
+#else
+#define swp_copy_splice_read generic_file_splice_read
+#endif
+
 /* Since 6.6 a table is registered with its size, before with an end marker. */
 static inline struct ctl_table_header *
 swp_register_net_sysctl(struct net *net, const char *path,

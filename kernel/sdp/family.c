@@ -13,13 +13,18 @@
 
 unsigned int sdp_family = AF_INET_SDP;
 
-/* TCP's tables, and ours, which replace them; one each for IPv4 and IPv6 */
+/*
+ * TCP's tables, and ours, which replace them; one each for IPv4 and IPv6.  A
+ * socket that is TCP's has TCP's calls in the table fell_ops, but for those that
+ * concern both.
+ */
 enum { V4, V6, FAMILIES };
 
 static struct proto *tcp_prots[FAMILIES];
 static const struct proto_ops *tcp_ops[FAMILIES];
 static struct proto prots[FAMILIES];
 static struct proto_ops sock_ops[FAMILIES];
+static struct proto_ops fell_ops[FAMILIES];
 static bool have_v6;
 /* callbacks of TCP sockets */
 static void (*default_state_change)(struct sock *sk);
@@ -66,6 +71,54 @@ void sdp_family_retake(struct sock *sk)
 	__module_get(THIS_MODULE);
 	WRITE_ONCE(sk->sk_prot, &prots[i]);
 	sk->sk_prot_creator = &prots[i];
+}
+
+/*
+ * A call may have read sock->ops before, and run afterwards.  That does no harm:
+ * our calls pass on to TCP what is TCP's, and TCP's calls find a closed socket
+ * where it is not TCP's any more.  Both tables have the same owner.
+ */
+void sdp_family_ops(struct sock *sk, bool tcp)
+{
+	struct socket *sock = sk->sk_socket;
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	if (sock && (sock->ops == &sock_ops[i] || sock->ops == &fell_ops[i]))
+		WRITE_ONCE(sock->ops, tcp ? &fell_ops[i] : &sock_ops[i]);
+}
+
+void sdp_family_child(struct sock *sk, struct socket *sock)
+{
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	if (sk->sk_prot == &prots[i]) {
+		write_lock_bh(&sk->sk_callback_lock);
+		sdp_carrier_callbacks(sk);
+		write_unlock_bh(&sk->sk_callback_lock);
+		sk->sk_kern_sock = 0;
+		sdp_family_forget(sk);
+	}
+	WRITE_ONCE(sock->ops, &fell_ops[i]);
+}
+
+/*
+ * Another table than ours does not put our reference when the socket is
+ * released, and calls may still be in our functions.  So the sock takes the
+ * reference over, and keeps it as long as it exists, in TIME_WAIT as well.
+ */
+void sdp_family_leave(struct sock *sk)
+{
+	struct socket *sock = sk->sk_socket;
+	int i = index_of(sk);
+
+	sock_owned_by_me(sk);
+	if (sock->ops != &sock_ops[i] && sock->ops != &fell_ops[i])
+		return;
+	sk->sk_prot_creator = &prots[i];
+	__module_get(tcp_ops[i]->owner);
+	WRITE_ONCE(sock->ops, tcp_ops[i]);
 }
 
 /* Carriers ------------------------------------------------------------------------------- */
@@ -133,6 +186,7 @@ static void make_ops(struct proto_ops *o, const struct proto_ops *tcp)
 	o->sendmsg = sdp_sock_ops.sendmsg;
 	o->recvmsg = sdp_sock_ops.recvmsg;
 	o->splice_eof = sdp_sock_ops.splice_eof;
+	o->splice_read = sdp_sock_ops.splice_read;
 	/* these would access TCP's queues */
 	o->mmap = sock_no_mmap;
 	o->read_sock = NULL;
@@ -140,8 +194,22 @@ static void make_ops(struct proto_ops *o, const struct proto_ops *tcp)
 	o->sendmsg_locked = NULL;
 	o->peek_len = NULL;
 	o->set_rcvlowat = NULL;
-	o->splice_read = NULL;
 	swp_no_sendpage(o);
+}
+
+static void make_fell_ops(struct proto_ops *o, const struct proto_ops *tcp)
+{
+	*o = *tcp;
+	o->owner = THIS_MODULE;
+	o->release = sdp_sock_ops.release;
+	/* these may leave TCP again */
+	o->connect = sdp_sock_ops.connect;
+	o->listen = sdp_sock_ops.listen;
+	/* see sdp_family_child() */
+	o->accept = sdp_sock_ops.accept;
+	/* SOL_SDP, and sdp_family_leave() */
+	o->setsockopt = sdp_sock_ops.setsockopt;
+	o->getsockopt = sdp_sock_ops.getsockopt;
 }
 
 /* Get the tables and callbacks of TCP from a socket of it. */
@@ -161,6 +229,7 @@ static int learn(int i, int family)
 	sock_release(sock);
 	make_prot(&prots[i], tcp_prots[i], i == V6 ? "SDPv6" : "SDP");
 	make_ops(&sock_ops[i], tcp_ops[i]);
+	make_fell_ops(&fell_ops[i], tcp_ops[i]);
 	return 0;
 }
 

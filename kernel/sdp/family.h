@@ -29,6 +29,17 @@ void sdp_family_forget(struct sock *sk);
 void sdp_family_retake(struct sock *sk);
 
 /*
+ * For locked sockets:
+ * sdp_family_ops - give it the struct proto_ops of one that is TCP's, or back
+ * sdp_family_child - make a socket that TCP has accepted TCP's in all its calls;
+ *		      a carrier, too: the listener may have become SDP's
+ * sdp_family_leave - give a socket that is TCP's to TCP for good
+ */
+void sdp_family_ops(struct sock *sk, bool tcp);
+void sdp_family_child(struct sock *sk, struct socket *sock);
+void sdp_family_leave(struct sock *sk);
+
+/*
  * Give a locked carrier that TCP has made for a listener TCP's struct proto and
  * callbacks, and its socket TCP's struct proto_ops.
  */

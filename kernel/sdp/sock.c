@@ -57,12 +57,28 @@ static bool is_undecided(const struct sdp_sock *ss)
 /* All calls of the socket go to TCP. */
 static bool is_tcp(const struct sock *sk)
 {
-	const struct sdp_sock *ss = sdp_sk(sk);
+	const struct sdp_sock *ss;
+	bool ret;
 
-	if (!ss)
-		return true;
-	return !is_undecided(ss) && READ_ONCE(ss->tcp) &&
-	       !rcu_access_pointer(ss->listener);
+	rcu_read_lock();
+	ss = sdp_sk(sk);
+	ret = !ss || (!is_undecided(ss) && READ_ONCE(ss->tcp) &&
+		      !rcu_access_pointer(ss->listener));
+	rcu_read_unlock();
+	return ret;
+}
+
+/* Any context */
+static bool has_listener(const struct sock *sk)
+{
+	const struct sdp_sock *ss;
+	bool ret;
+
+	rcu_read_lock();
+	ss = sdp_sk(sk);
+	ret = ss && rcu_access_pointer(ss->listener);
+	rcu_read_unlock();
+	return ret;
 }
 
 struct sdp_listener *sdp_sock_listener(struct sock *sk)
@@ -82,6 +98,8 @@ static void be_tcp(struct sock *sk, u8 reason)
 	WRITE_ONCE(ss->by_tcp, reason ? sdp_by_tcp_show(sk, reason) : NULL);
 	ss->reason = reason;
 	WRITE_ONCE(ss->tcp, !!reason);
+	if (!reason)
+		sdp_family_ops(sk, false);
 }
 
 /* Memory ------------------------------------------------------------------- */
@@ -479,27 +497,21 @@ static int refuse_psock(struct sock *sk, struct sk_psock *psock, bool restore)
 /* The program's calls ------------------------------------------------------ */
 
 /*
- * Free what is ours of a closed socket without a link.  TCP's tables do the
- * rest: sometimes later, as listeners are freed by RCU, but the module is not
- * held until then.
+ * Free what is ours of a locked socket without a link.  Calls that do not have
+ * the lock use it under RCU.  TCP's tables do the rest: sometimes later, as
+ * listeners are freed by RCU, but the module is not held until then.
  */
 static void forget(struct sock *sk)
 {
-	struct sdp_sock *ss;
+	struct sdp_sock *ss = sdp_sk(sk);
 
+	sock_owned_by_me(sk);
 	sdp_by_tcp_hide_accepted(sk);
-	lock_sock(sk);
-	ss = sdp_sk(sk);
-	if (ss && rcu_access_pointer(ss->link))
-		ss = NULL;
-	if (ss) {
-		sdp_sock_attempt(sk, NULL);
-		sdp_family_forget(sk);
-		rcu_assign_sk_user_data(sk, NULL);
-	}
-	release_sock(sk);
-	if (!ss)
+	if (!ss || rcu_access_pointer(ss->link))
 		return;
+	sdp_sock_attempt(sk, NULL);
+	sdp_family_forget(sk);
+	rcu_assign_sk_user_data(sk, NULL);
 	sdp_by_tcp_hide(ss->by_tcp);
 	sdp_seen_release(&ss->seen);
 	kfree_rcu(ss, rcu);
@@ -513,15 +525,22 @@ static int sdp_release(struct socket *sock)
 		return 0;
 	/* before TCP's release(), which evaluates sk_kern_sock */
 	stop_listening(sk, true);
+	lock_sock(sk);
 	forget(sk);
+	release_sock(sk);
 	return sdp_tcp_ops(sock->sk)->release(sock);
 }
 
 static int sdp_bind(struct socket *sock, struct swp_sockaddr *addr, int len)
 {
-	struct sdp_sock *ss = sdp_sk(sock->sk);
+	const struct sdp_sock *ss;
+	bool busy;
 
-	if (ss && (rcu_access_pointer(ss->link) || READ_ONCE(ss->attempt)))
+	rcu_read_lock();
+	ss = sdp_sk(sock->sk);
+	busy = ss && (rcu_access_pointer(ss->link) || READ_ONCE(ss->attempt));
+	rcu_read_unlock();
+	if (busy)
 		return -EINVAL;
 	return sdp_tcp_ops(sock->sk)->bind(sock, addr, len);
 }
@@ -716,12 +735,17 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason)
 {
 	union sdp_end at = *to;
+	int ret;
 
 	sock_owned_by_me(sk);
 	sdp_family_forget(sk);
 	be_tcp(sk, reason);
 	sdp_count_reason(sock_net(sk), reason);
-	return sk->sk_prot->connect(sk, swp_sockaddr_arg(&at), len);
+	ret = sk->sk_prot->connect(sk, swp_sockaddr_arg(&at), len);
+	/* not before: TCP's poll() would see a socket that does not connect */
+	if (!ret)
+		sdp_family_ops(sk, true);
+	return ret;
 }
 
 void sdp_sock_attempt(struct sock *sk, struct sdp_attempt *a)
@@ -811,15 +835,17 @@ static bool decided(const struct sdp_link *link)
 /* Whether connect() is done, as far as SDP is concerned.  Any context. */
 static bool settled(const struct sock *sk)
 {
-	const struct sdp_sock *ss = sdp_sk(sk);
+	const struct sdp_sock *ss;
 	struct sdp_link *link;
-	bool ret;
+	bool ret = true;
 
-	if (is_undecided(ss))
-		return false;
 	rcu_read_lock();
-	link = rcu_dereference(ss->link);
-	ret = !link || decided(link);
+	ss = sdp_sk(sk);
+	link = ss ? rcu_dereference(ss->link) : NULL;
+	if (ss && is_undecided(ss))
+		ret = false;
+	else if (link)
+		ret = decided(link);
 	rcu_read_unlock();
 	return ret;
 }
@@ -873,7 +899,7 @@ static int outcome(struct socket *sock, int flags)
 	int ret = 0;
 
 	if (!link)
-		return sdp_sk(sk)->tcp ? BY_TCP : -EPIPE;
+		return !sdp_sk(sk) || sdp_sk(sk)->tcp ? BY_TCP : -EPIPE;
 	if (READ_ONCE(link->phase) == SDP_LINK_DOWN) {
 		ret = sock_error(sk) ?: -ECONNABORTED;
 		disconnect(sock, flags);
@@ -892,6 +918,8 @@ static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 	long timeo;
 	int ret;
 
+	if (!sdp_sk(sk))
+		return BY_TCP;
 	if (len < sizeof(addr->sa_family))
 		return -EINVAL;
 	if (addr->sa_family == AF_UNSPEC)
@@ -931,8 +959,6 @@ static int sdp_connect(struct socket *sock, struct swp_sockaddr *addr, int len,
 	bool fresh = false;
 	int ret;
 
-	if (!sdp_sk(sk))
-		return sdp_tcp_ops(sk)->connect(sock, addr, len, flags);
 	lock_sock(sk);
 	ret = connect_locked(sock, addr, len, flags, &fresh);
 	release_sock(sk);
@@ -943,7 +969,7 @@ static int sdp_connect(struct socket *sock, struct swp_sockaddr *addr, int len,
 			ret = -EINPROGRESS;
 	}
 	/* AF_UNSPEC ends listening */
-	if (rcu_access_pointer(sdp_sk(sk)->listener))
+	if (has_listener(sk))
 		stop_listening(sk, false);
 	return ret;
 }
@@ -960,6 +986,7 @@ static int prepare_to_listen(struct sock *sk)
 	if (ss->policy == SDP_INFO_POLICY_TCP) {
 		sdp_family_forget(sk);
 		be_tcp(sk, SDP_INFO_REASON_POLICY);
+		sdp_family_ops(sk, true);
 		return 0;
 	}
 	l = sdp_listener_new(sk, automatic);
@@ -982,16 +1009,16 @@ static int prepare_to_listen(struct sock *sk)
 static int sdp_listen(struct socket *sock, int backlog)
 {
 	struct sock *sk = sock->sk;
-	struct sdp_sock *ss = sdp_sk(sk);
 	struct sdp_listener *l;
-	int ret;
+	struct sdp_sock *ss;
+	int ret = 0;
 
-	if (!ss)
-		return sdp_tcp_ops(sk)->listen(sock, backlog);
 	lock_sock(sk);
-	if (rcu_access_pointer(ss->link) || sock->state != SS_UNCONNECTED)
+	ss = sdp_sk(sk);
+	if (ss && (rcu_access_pointer(ss->link) ||
+		   sock->state != SS_UNCONNECTED))
 		ret = -EINVAL;
-	else
+	else if (ss)
 		ret = prepare_to_listen(sk);
 	release_sock(sk);
 	if (ret)
@@ -1141,6 +1168,19 @@ static int next_child(struct sock *sk, struct sdp_listener *l, long *timeo,
 	return *link ? 0 : BY_TCP;
 }
 
+static int accept_by_tcp(struct socket *sock, struct socket *newsock, int flags)
+{
+	int ret = swp_ops_accept(sdp_tcp_ops(sock->sk), sock, newsock, flags);
+
+	if (ret)
+		return ret;
+	lock_sock(newsock->sk);
+	sdp_family_child(newsock->sk, newsock);
+	release_sock(newsock->sk);
+	sdp_by_tcp_show_accepted(newsock->sk);
+	return 0;
+}
+
 static int accept(struct socket *sock, struct socket *newsock, int flags)
 {
 	struct sock *sk = sock->sk;
@@ -1150,7 +1190,7 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 	int ret;
 
 	if (is_tcp(sk))
-		return swp_ops_accept(sdp_tcp_ops(sk), sock, newsock, flags);
+		return accept_by_tcp(sock, newsock, flags);
 	lock_sock(sk);
 	l = listener_of(sk);
 	if (!l) {
@@ -1161,10 +1201,7 @@ static int accept(struct socket *sock, struct socket *newsock, int flags)
 	timeo = sock_rcvtimeo(sk, flags & O_NONBLOCK);
 	while ((ret = next_child(sk, l, &timeo, &link)) == BY_TCP) {
 		release_sock(sk);
-		ret = swp_ops_accept(sdp_tcp_ops(sk), sock, newsock,
-				     flags | O_NONBLOCK);
-		if (!ret)
-			sdp_by_tcp_show_accepted(newsock->sk);
+		ret = accept_by_tcp(sock, newsock, flags | O_NONBLOCK);
 		lock_sock(sk);
 		/* -EAGAIN: another thread was faster */
 		if (ret != -EAGAIN)
@@ -1214,6 +1251,7 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 {
 	struct sock *sk = sock->sk;
 	struct sdp_link *link;
+	struct sdp_sock *ss;
 	bool asks;
 	int ret;
 
@@ -1221,8 +1259,9 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
 	lock_sock(sk);
 	link = link_of(sk);
-	asks = !link && !peer && sdp_sk(sk)->attempt &&
-	       sdp_attempt_name(sdp_sk(sk)->attempt, (union sdp_end *)addr);
+	ss = sdp_sk(sk);
+	asks = !link && !peer && ss && ss->attempt &&
+	       sdp_attempt_name(ss->attempt, (union sdp_end *)addr);
 	release_sock(sk);
 	if (asks)
 		return shown(sk, addr, false);
@@ -1247,26 +1286,33 @@ static __poll_t sdp_poll(struct file *file, struct socket *sock,
 {
 	struct sock *sk = sock->sk;
 	const struct proto_ops *tcp = sdp_tcp_ops(sk);
-	struct sdp_sock *ss = sdp_sk(sk);
-	struct sdp_listener *l;
-	struct sdp_link *link;
+	struct sdp_listener *l = NULL;
+	struct sdp_link *link = NULL;
+	struct sdp_sock *ss;
 	__poll_t mask = 0;
+	bool by_tcp;
 
 	if (is_tcp(sk))
 		return tcp->poll(file, sock, wait);
 	sock_poll_wait(file, sock, wait);
-	if (is_undecided(ss))
-		return 0;
 	rcu_read_lock();
-	l = rcu_dereference(ss->listener);
-	link = rcu_dereference(ss->link);
+	ss = sdp_sk(sk);
+	if (ss && is_undecided(ss)) {
+		rcu_read_unlock();
+		return 0;
+	}
+	if (ss) {
+		l = rcu_dereference(ss->listener);
+		link = rcu_dereference(ss->link);
+	}
 	if (l && sdp_listener_ready(l))
 		mask = EPOLLIN | EPOLLRDNORM;
 	else if (link)
 		mask = sdp_stream_poll(sock, link);
+	by_tcp = !ss || READ_ONCE(ss->tcp) || (!l && !link);
 	rcu_read_unlock();
 	/* sock_poll_wait() above covers both */
-	if (READ_ONCE(ss->tcp) || (!l && !link))
+	if (by_tcp)
 		mask |= tcp->poll(file, sock, NULL);
 	return mask;
 }
@@ -1329,6 +1375,41 @@ static int sdp_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 	return ret ?: put_user(value, (int __user *)arg);
 }
 
+/*
+ * Before TCP replaces its tables, for TLS for instance, or builds others from
+ * them: give it the socket for good.
+ */
+static int leave(struct sock *sk)
+{
+	int ret = 0;
+
+	lock_sock(sk);
+	if (!is_tcp(sk)) {
+		ret = -EOPNOTSUPP;
+	} else if (sk->sk_state != TCP_ESTABLISHED) {
+		/* as TCP, which only does this to connected sockets */
+		ret = -ENOTCONN;
+	} else {
+		forget(sk);
+		sdp_family_leave(sk);
+	}
+	release_sock(sk);
+	return ret;
+}
+
+/* Options that treat the socket as TCP's own: 0 if TCP may set it */
+static int check_option(struct sock *sk, int level, int name)
+{
+	if ((level == SOL_TCP && name == TCP_ULP) ||
+	    (level == SOL_IPV6 && name == IPV6_ADDRFORM))
+		return leave(sk);
+	if (level == SOL_TCP &&
+	    (name == TCP_REPAIR || name == TCP_FASTOPEN_CONNECT) &&
+	    (!is_tcp(sk) || inet_sk_state_load(sk) == TCP_CLOSE))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
 static int sdp_setsockopt(struct socket *sock, int level, int name,
 			  sockptr_t val, unsigned int len)
 {
@@ -1345,12 +1426,9 @@ static int sdp_setsockopt(struct socket *sock, int level, int name,
 			sdp_link_put(link);
 		return ret;
 	}
-	/* these would treat the socket as TCP's own */
-	if (level == SOL_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
-				 name == TCP_FASTOPEN_CONNECT))
-		return -EOPNOTSUPP;
-	if (level == SOL_IPV6 && name == IPV6_ADDRFORM)
-		return -EOPNOTSUPP;
+	ret = check_option(sk, level, name);
+	if (ret)
+		return ret;
 	ret = sdp_tcp_ops(sock->sk)->setsockopt(sock, level, name, val, len);
 	if (ret)
 		return ret;
@@ -1377,7 +1455,10 @@ static int sdp_getsockopt(struct socket *sock, int level, int name,
 		return sdp_tcp_ops(sk)->getsockopt(sock, level, name, val, len);
 	lock_sock(sk);
 	link = link_of(sk);
-	if (level == SOL_SDP)
+	if (level == SOL_TCP && name == TCP_ZEROCOPY_RECEIVE && link)
+		/* TCP would report an empty queue for ever */
+		ret = -EOPNOTSUPP;
+	else if (level == SOL_SDP)
 		ret = sdp_option_get(sk, link, name, val, len);
 	else
 		ret = link ? sdp_carrier_getsockopt(sk, link, name, val, len) :
@@ -1393,10 +1474,11 @@ static int sdp_getsockopt(struct socket *sock, int level, int name,
 /* Wait for the choice: *@link with a reference, or NULL for TCP. */
 static int link_to_use(struct sock *sk, long timeo, struct sdp_link **link)
 {
+	struct sdp_sock *ss = sdp_sk(sk);
 	int ret = 0;
 
 	/* if there is a link, its calls wait until it is up */
-	if (is_undecided(sdp_sk(sk)))
+	if (ss && is_undecided(ss))
 		ret = wait_settled(sk, timeo);
 	*link = ret ? NULL : link_of(sk);
 	return ret;
@@ -1417,6 +1499,17 @@ static void sdp_splice_eof(struct socket *sock)
 	release_sock(sk);
 	if (!link && sdp_tcp_ops(sk)->splice_eof)
 		sdp_tcp_ops(sk)->splice_eof(sock);
+}
+
+/* The octets are copied: the pages are those of receive buffers. */
+static ssize_t sdp_splice_read(struct socket *sock, loff_t *pos,
+			       struct pipe_inode_info *pipe, size_t len,
+			       unsigned int flags)
+{
+	if (is_tcp(sock->sk))
+		return sdp_tcp_ops(sock->sk)->splice_read(sock, pos, pipe, len,
+							  flags);
+	return swp_copy_splice_read(sock->file, pos, pipe, len, flags);
 }
 
 static int sdp_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
@@ -1497,4 +1590,5 @@ const struct proto_ops sdp_sock_ops = {
 	.sendmsg = sdp_sendmsg,
 	.recvmsg = sdp_recvmsg,
 	.splice_eof = sdp_splice_eof,
+	.splice_read = sdp_splice_read,
 };

@@ -12,9 +12,9 @@
  *
  * With the policy auto, connect() may take time to choose SDP or TCP, see
  * auto.h.  If it chooses TCP, the socket becomes TCP's: TCP's struct proto is
- * restored, and all calls go to TCP.  A listening socket is TCP's, too, and has
+ * restored, and its calls are TCP's.  A listening socket is TCP's, too, and has
  * a listener besides.  Sockets that TCP has accepted for it have no struct
- * sdp_sock at all.
+ * sdp_sock at all, nor have those that TCP has for good because of TCP_ULP.
  *
  * The calls hold the socket's lock.  The link reports events by the functions
  * below, under link->lock, which nests inside the socket's lock.

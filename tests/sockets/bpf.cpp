@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * BPF programs of a cgroup see each call once, as with TCP, and what they change
- * counts.  By bpf() itself: the programs are a few instructions.
+ * counts; sockets in maps.  By bpf() itself: the programs are a few instructions.
  */
 #include <array>
 #include <cerrno>
@@ -273,6 +273,59 @@ TEST_P(Cgroups, Refused) {
     EXPECT_EQ(::listen(l.get(), 8), 0);
     EXPECT_EQ(connect_to(here, name_of(l)), EPERM);
     EXPECT_EQ(events(l, POLLIN), 0);
+}
+
+class Sockmap : public Sockets {};
+INSTANTIATE_TEST_SUITE_P(All, Sockmap, testing::ValuesIn(local_kinds()), name_of_kind);
+
+/* A map takes a socket, and then its stream goes on, or it says no. */
+TEST_P(Sockmap, TakesOrRefuses) {
+    if (!have_programs())
+        return;
+    bpf_attr attr{};
+    attr.map_type = BPF_MAP_TYPE_SOCKMAP;
+    attr.key_size = attr.value_size = sizeof(uint32_t);
+    attr.max_entries = 2;
+    Fd map(call(BPF_MAP_CREATE, attr));
+    ASSERT_TRUE(map) << std::strerror(errno);
+    Code pass = verdict(1); // SK_PASS
+    attr = {};
+    attr.prog_type = BPF_PROG_TYPE_SK_SKB;
+    attr.expected_attach_type = BPF_SK_SKB_VERDICT;
+    attr.insns = reinterpret_cast<uint64_t>(pass.data());
+    attr.insn_cnt = static_cast<uint32_t>(pass.size());
+    attr.license = reinterpret_cast<uint64_t>("GPL");
+    Fd program(call(BPF_PROG_LOAD, attr));
+    ASSERT_TRUE(program) << std::strerror(errno);
+    attr = {};
+    attr.target_fd = static_cast<uint32_t>(map.get());
+    attr.attach_bpf_fd = static_cast<uint32_t>(program.get());
+    attr.attach_type = BPF_SK_SKB_VERDICT;
+    ASSERT_EQ(call(BPF_PROG_ATTACH, attr), 0) << std::strerror(errno);
+
+    Pair p = connected();
+    std::string kind = GetParam().name;
+    bool tcp = kind.starts_with("tcp"), fell = GetParam().policy == Kind::kFellBack;
+    uint32_t slot = 0;
+    for (const Fd *fd : {&p.there, &p.here}) {
+        uint32_t value = static_cast<uint32_t>(fd->get());
+        attr = {};
+        attr.map_fd = static_cast<uint32_t>(map.get());
+        attr.key = reinterpret_cast<uint64_t>(&slot);
+        attr.value = reinterpret_cast<uint64_t>(&value);
+        int error = ERRNO_OF(call(BPF_MAP_UPDATE_ELEM, attr));
+        /* the pointer that a map needs is in use in a socket that has connected */
+        if (tcp || (fell && fd == &p.there)) {
+            EXPECT_EQ(error, 0) << std::strerror(error);
+        } else {
+            EXPECT_EQ(error, fell ? EBUSY : EOPNOTSUPP) << std::strerror(error);
+        }
+        slot++;
+    }
+    ASSERT_TRUE(send_all(p.here, pattern(5000)));
+    EXPECT_EQ(receive(p.there, 5000), pattern(5000));
+    ASSERT_TRUE(send_all(p.there, pattern(5000)));
+    EXPECT_EQ(receive(p.here, 5000), pattern(5000));
 }
 
 } // namespace softwarp::sockets
