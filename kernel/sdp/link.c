@@ -352,6 +352,7 @@ void sdp_link_act(struct sdp_link *link, u32 actions)
 	sdp_link_stated(link);
 	if (actions & SDP_DO_EOF) {
 		link->eof = true;
+		sdp_link_undefer(link);
 		if (link->sk)
 			sdp_sock_eof(link->sk);
 	}

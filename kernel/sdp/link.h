@@ -256,6 +256,7 @@ struct sdp_link {
 	struct sdp_listener *listener;	/* it came from; work items only */
 	struct list_head entry;		/* on one of the listener's lists */
 	u8 listed;			/* enum sdp_listed */
+	bool deferred;			/* raise an event when something comes; under @lock */
 	unsigned long since;		/* jiffies when it joined that list */
 	unsigned long events;		/* enum sdp_event, atomic */
 	int status;			/* of SDP_EV_DONE */
@@ -343,6 +344,15 @@ void sdp_link_fault(struct sdp_link *link, enum sdp_fault fault);
 
 /* Raise an event and queue the work item.  Any context. */
 void sdp_link_event(struct sdp_link *link, enum sdp_event event);
+
+/* Octets, or their end, have come: the listener may wait for them. */
+static inline void sdp_link_undefer(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->deferred)
+		sdp_link_event(link, SDP_EV_PUMP);
+	link->deferred = false;
+}
 
 /*
  * All of these under link->lock:

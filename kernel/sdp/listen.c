@@ -167,6 +167,7 @@ static struct sdp_link *oldest(struct sdp_listener *l, u8 list)
 static u32 taken(const struct sdp_listener *l)
 {
 	return READ_ONCE(l->count[SDP_HALF_OPEN]) +
+	       READ_ONCE(l->count[SDP_DEFERRED]) +
 	       READ_ONCE(l->count[SDP_READY]);
 }
 
@@ -288,6 +289,53 @@ static bool contested(const struct sdp_listener *l)
 		READ_ONCE(tcp_of(l)->sk_ack_backlog));
 }
 
+/* TCP_DEFER_ACCEPT --------------------------------------------------------- */
+
+/* TCP keeps it as a number of SYN-ACKs, the intervals of which double. */
+static unsigned long defer_time(const struct sdp_listener *l)
+{
+	u8 left = READ_ONCE(inet_csk(l->sk)->icsk_accept_queue.rskq_defer_accept);
+	unsigned long step = TCP_TIMEOUT_INIT, time = 0;
+
+	for (; left; left--) {
+		time += step;
+		step = min_t(unsigned long, 2 * step, TCP_RTO_MAX);
+	}
+	return time;
+}
+
+/* Whether nothing has come yet; link->deferred asks for an event when it has. */
+static bool waits(const struct sdp_listener *l, struct sdp_link *link)
+{
+	bool wait;
+
+	if (!defer_time(l))
+		return false;
+	spin_lock_bh(&link->lock);
+	wait = !link->rx_octets && !link->eof;
+	link->deferred = wait;
+	spin_unlock_bh(&link->lock);
+	return wait;
+}
+
+/* Let links be accepted whose time is over. */
+static void stop_deferring(struct sdp_listener *l)
+{
+	unsigned long time = defer_time(l);
+	struct sdp_link *link;
+	int count = 0;
+
+	spin_lock_bh(&l->lock);
+	while ((link = oldest(l, SDP_DEFERRED)) &&
+	       !time_before(jiffies, link->since + time)) {
+		move(l, link, SDP_READY);
+		count++;
+	}
+	spin_unlock_bh(&l->lock);
+	while (count--)
+		l->data_ready(l->sk);
+}
+
 /* Carriers --------------------------------------------------------------------- */
 
 /* The next carrier, as a kernel socket; -EAGAIN: none. */
@@ -407,14 +455,16 @@ static void work(struct work_struct *work)
 		look_after(l, RETRY_TIME);
 	}
 	give_places(l);
+	stop_deferring(l);
 	if (!READ_ONCE(l->closed))
 		more = take_some(l);
 	if (contested(l) &&
 	    evict(l, SDP_HALF_OPEN,
 		  sdp_tunable_jiffies(l->seen.net, SDP_PLACE_TIME)))
 		more = true;
-	/* for an overdue place, or for memory to charge */
-	if (contested(l) || READ_ONCE(l->count[SDP_WAITING]))
+	/* for an overdue place, for memory to charge, or to stop deferring */
+	if (contested(l) || READ_ONCE(l->count[SDP_WAITING]) ||
+	    READ_ONCE(l->count[SDP_DEFERRED]))
 		look_later(l);
 	if (more)
 		sdp_listener_kick(l);
@@ -620,17 +670,23 @@ struct sdp_link *sdp_listener_take(struct sdp_listener *l)
 void sdp_listener_look(struct sdp_link *link)
 {
 	struct sdp_listener *l = link->listener;
-	bool moved = false;
+	u8 before, list;
 
 	if (!l || READ_ONCE(link->phase) != SDP_LINK_UP)
 		return;
+	list = waits(l, link) ? SDP_DEFERRED : SDP_READY;
 	spin_lock_bh(&l->lock);
-	if (link->listed == SDP_HALF_OPEN) {
-		move(l, link, SDP_READY);
-		moved = true;
-	}
+	before = link->listed;
+	if (before != SDP_HALF_OPEN && before != SDP_DEFERRED)
+		list = before;
+	if (list != before)
+		move(l, link, list);
 	spin_unlock_bh(&l->lock);
-	if (moved)
+	if (list == before)
+		return;
+	if (list == SDP_DEFERRED)
+		look_later(l);
+	else
 		l->data_ready(l->sk);
 }
 

@@ -9,9 +9,11 @@
  *   WAITING    Hello is complete, but there is no place yet.
  *   HALF_OPEN  The link has a queue pair, and MPA starts.  One that stays here
  *              for long is dropped when others wait.
+ *   DEFERRED   It is set up, but the program wants it no sooner than its first
+ *              octets, or the end of some time: TCP_DEFER_ACCEPT.
  *   READY      It can be accepted.
  *
- * Links in the last two lists hold places, as many as the program's backlog
+ * Links in the last three lists hold places, as many as the program's backlog
  * allows.
  *
  * rdma_cm's requests bring Hello with them.  They wait for a place, too; as
@@ -41,6 +43,7 @@ enum sdp_listed {
 	SDP_SILENT,
 	SDP_WAITING,
 	SDP_HALF_OPEN,
+	SDP_DEFERRED,
 	SDP_READY,
 	SDP_LISTS
 };

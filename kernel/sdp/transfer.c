@@ -418,6 +418,7 @@ static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 		rx->len = msg.payload;
 		if (deliver(link, rx))
 			repost(link, rx);
+		sdp_link_undefer(link);
 		if (link->sk)
 			sk_incoming_cpu_update(link->sk);
 		if (link->sk && !link->orphan)
