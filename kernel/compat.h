@@ -90,6 +90,13 @@ static inline int swp_prot_ioctl(const struct proto *p, struct sock *sk,
 #define swp_copy_splice_read generic_file_splice_read
 #endif
 
+/* TCP-AO is there since 6.7. */
+#ifndef TCP_AO_ADD_KEY
+#define TCP_AO_ADD_KEY	38
+#define TCP_AO_DEL_KEY	39
+#define TCP_AO_INFO	40
+#endif
+
 /* Since 6.6 a table is registered with its size, before with an end marker. */
 static inline struct ctl_table_header *
 swp_register_net_sysctl(struct net *net, const char *path,

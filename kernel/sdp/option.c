@@ -116,8 +116,7 @@ static void tell(struct sock *sk, struct sdp_link *link, struct sdp_info *info)
 
 /* Calls -------------------------------------------------------------------------- */
 
-/* Neither connected nor listening, nor about to be */
-static bool is_idle(const struct sock *sk)
+bool sdp_option_is_idle(const struct sock *sk)
 {
 	const struct sdp_sock *ss = sdp_sk(sk);
 
@@ -154,7 +153,7 @@ int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
 		return -EINVAL;
 	if (copy_from_sockptr(&value, val, sizeof(value)))
 		return -EFAULT;
-	if (!is_idle(sk))
+	if (!sdp_option_is_idle(sk))
 		return -EINVAL;
 	return name == SDP_LAYOUT ? set_layout(sdp_sk(sk), value) :
 				    set_policy(sdp_sk(sk), value);

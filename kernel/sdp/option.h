@@ -15,5 +15,7 @@ int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
 		   sockptr_t val, unsigned int len);
 int sdp_option_get(struct sock *sk, struct sdp_link *link, int name,
 		   char __user *val, int __user *len);
+/* Neither connected nor listening, nor about to be; the socket is locked. */
+bool sdp_option_is_idle(const struct sock *sk);
 
 #endif /* SDP_OPTION_H */

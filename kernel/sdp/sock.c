@@ -1397,12 +1397,41 @@ static int leave(struct sock *sk)
 	return ret;
 }
 
+/* Whether the program wants TCP's segments to be authenticated */
+static bool is_key(int name)
+{
+	return name == TCP_MD5SIG || name == TCP_MD5SIG_EXT ||
+	       name == TCP_AO_ADD_KEY || name == TCP_AO_DEL_KEY ||
+	       name == TCP_AO_INFO;
+}
+
+/*
+ * SDP over an unprotected connection is not what such a program wants: a socket
+ * that may use TCP does so, and others refuse.
+ */
+static int choose_tcp(struct sock *sk)
+{
+	struct sdp_sock *ss;
+	int ret = 0;
+
+	lock_sock(sk);
+	ss = sdp_sk(sk);
+	if (ss && ss->policy == SDP_INFO_POLICY_AUTO && sdp_option_is_idle(sk))
+		ss->policy = SDP_INFO_POLICY_TCP;
+	else if (ss && ss->policy != SDP_INFO_POLICY_TCP && !is_tcp(sk))
+		ret = -EOPNOTSUPP;
+	release_sock(sk);
+	return ret;
+}
+
 /* Options that treat the socket as TCP's own: 0 if TCP may set it */
 static int check_option(struct sock *sk, int level, int name)
 {
 	if ((level == SOL_TCP && name == TCP_ULP) ||
 	    (level == SOL_IPV6 && name == IPV6_ADDRFORM))
 		return leave(sk);
+	if (level == SOL_TCP && is_key(name))
+		return choose_tcp(sk);
 	if (level == SOL_TCP &&
 	    (name == TCP_REPAIR || name == TCP_FASTOPEN_CONNECT) &&
 	    (!is_tcp(sk) || inet_sk_state_load(sk) == TCP_CLOSE))

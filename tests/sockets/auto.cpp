@@ -716,6 +716,34 @@ TEST_P(Auto, PolicyTcp) {
     EXPECT_TRUE(echoes(other, accepted(listener)));
 }
 
+/* A program that wants TCP's segments signed wants TCP; SDP alone refuses. */
+TEST_P(Auto, KeysChooseTcp) {
+    Fd listener = tcp_listener();
+    tcp_md5sig key{};
+    Address peer = name_of(listener);
+    std::memcpy(&key.tcpm_addr, &peer.storage, peer.len);
+    key.tcpm_keylen = 4;
+    std::memcpy(key.tcpm_key, "same", 4);
+    auto set_key = [&](const Fd &fd) {
+        return ERRNO_OF(::setsockopt(fd.get(), SOL_TCP, TCP_MD5SIG, &key, sizeof(key)));
+    };
+    Fd sdp = make();
+    EXPECT_EQ(set_key(sdp), EOPNOTSUPP);
+    Fd other = auto_listener();
+    EXPECT_EQ(set_key(other), EOPNOTSUPP);
+    /* kernels without it refuse what TCP is asked for */
+    int known = set_key(plain());
+    Fd here = make_auto();
+    EXPECT_EQ(set_key(here), known);
+    EXPECT_EQ(option(here, SOL_SDP, SDP_POLICY), SDP_INFO_POLICY_TCP);
+    if (known == 0) {
+        EXPECT_EQ(set_key(listener), 0);
+    }
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    expect_tcp(here, SDP_INFO_REASON_POLICY);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
 TEST_P(Auto, PolicyIsForBeforehand) {
     Fd fd = make();
     EXPECT_EQ(option(fd, SOL_SDP, SDP_POLICY), SDP_INFO_POLICY_SDP);
