@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <softwarp_sdp.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -349,6 +350,32 @@ TEST_F(HooksTest, ForeignDescriptorsAreLeftAlone) {
     EXPECT_EQ(hooks_->connect(udp, reinterpret_cast<const sockaddr *>(&other), sizeof(other)), 0);
     EXPECT_EQ(hooks_->connect(udp, nullptr, 0), 0);
     EXPECT_EQ(fake_.count("connect"), 3);
+}
+
+// The kernel answers EFAULT; the library must not crash before it can.
+TEST_F(HooksTest, AddressesThatCannotBeRead) {
+    begin("");
+    const int fd = hooks_->socket(AF_INET, SOCK_STREAM, 0);
+    fake_.connect_error = EFAULT;
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    auto *pages = static_cast<char *>(
+        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(pages, MAP_FAILED);
+    ASSERT_EQ(mprotect(pages + page, page, PROT_NONE), 0);
+    const Address good{"10.0.0.1", 80};
+    for (const std::size_t inside : {0U, 2U, 8U, 15U}) {
+        char *at = pages + page - inside;
+        std::memcpy(at, good.get(), inside);
+        EXPECT_EQ(hooks_->connect(fd, reinterpret_cast<const sockaddr *>(at), sizeof(good.v4)), -1);
+        EXPECT_EQ(errno, EFAULT);
+    }
+    fake_.connect_error = 0;
+    char *at = pages + page - sizeof(good.v4);
+    std::memcpy(at, good.get(), sizeof(good.v4));
+    fake_.sockets.at(fd).policy = -1;
+    EXPECT_EQ(hooks_->connect(fd, reinterpret_cast<const sockaddr *>(at), sizeof(good.v4)), 0);
+    EXPECT_EQ(policy(), SDP_INFO_POLICY_AUTO);
+    munmap(pages, 2 * page);
 }
 
 // Made before the module was loaded, or by a parent without us.

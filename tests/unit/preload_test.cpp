@@ -127,6 +127,14 @@ TEST(Preload, ErrorsAreTheKernels) {
     EXPECT_EQ(errno, EBADF);
     EXPECT_EQ(bind(-1, nullptr, 0), -1);
     EXPECT_EQ(errno, EBADF);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    const auto *nowhere = reinterpret_cast<const sockaddr *>(8);
+    EXPECT_EQ(connect(fd, nowhere, sizeof(address)), -1);
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(bind(fd, nowhere, sizeof(address)), -1);
+    EXPECT_EQ(errno, EFAULT);
+    close(fd);
     int value = 0;
     socklen_t length = sizeof(value);
     EXPECT_EQ(getsockopt(-1, SOL_SOCKET, SO_ERROR, &value, &length), -1);

@@ -3,8 +3,12 @@
 
 #include <netinet/in.h>
 #include <softwarp_sdp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -43,6 +47,27 @@ const char *uses(Policy policy) noexcept {
 
 const char *word_of(Role role) noexcept {
     return role == Role::client ? "connect to" : "listen on";
+}
+
+// Whether a program's pointer can be read; the kernel says EFAULT where we would crash.
+// It looks at the set of signals before it refuses how to change the mask.
+bool is_readable(const void *pointer, std::size_t bytes) noexcept {
+    constexpr int no_such_way = -1;
+    constexpr std::size_t set = 8; // the kernel's size of a set
+    const auto *first = static_cast<const char *>(pointer);
+    const auto readable = [](const char *at) {
+        return ::syscall(SYS_rt_sigprocmask, no_such_way, at, nullptr, set) == 0 || errno != EFAULT;
+    };
+    return bytes >= set && readable(first) && readable(first + bytes - set);
+}
+
+// The address that a program hands to bind() or connect(), if rules are about such.
+std::optional<Endpoint> address_of(const sockaddr *address, socklen_t length) noexcept {
+    constexpr socklen_t most = sizeof(sockaddr_in6);
+    const Aside aside;
+    if (address == nullptr || !is_readable(address, std::min(length, most)))
+        return std::nullopt;
+    return Endpoint::of(address, length);
 }
 
 // What getsockname() or getpeername() says.
@@ -140,8 +165,7 @@ int Hooks::socket(int domain, int type, int protocol) const noexcept {
 }
 
 int Hooks::bind(int fd, const sockaddr *address, socklen_t length) const noexcept {
-    const std::optional<Endpoint> endpoint =
-        enabled_ ? Endpoint::of(address, length) : std::nullopt;
+    const std::optional<Endpoint> endpoint = enabled_ ? address_of(address, length) : std::nullopt;
     // listen() does the same; this is for programs that listen by other means.
     if (endpoint) {
         const Aside aside;
@@ -164,8 +188,7 @@ void Hooks::say_connected(int fd, const Endpoint &peer) const noexcept {
 }
 
 int Hooks::connect(int fd, const sockaddr *address, socklen_t length) const {
-    const std::optional<Endpoint> endpoint =
-        enabled_ ? Endpoint::of(address, length) : std::nullopt;
+    const std::optional<Endpoint> endpoint = enabled_ ? address_of(address, length) : std::nullopt;
     if (!endpoint)
         return libc_.connect(fd, address, length);
     bool ours = false;
