@@ -386,7 +386,10 @@ void sdp_link_starves(struct sdp_link *link);
  */
 void sdp_link_push_begin(struct sdp_link *link);
 void sdp_link_push_end(struct sdp_link *link);
-/* Process messages received before the link was UP; under link->lock. */
+/*
+ * Process messages received before the link was UP, and those that come
+ * meanwhile; under link->lock, which is released in between.
+ */
 void sdp_link_take_early(struct sdp_link *link);
 
 /*

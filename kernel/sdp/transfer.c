@@ -432,6 +432,16 @@ static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 	sdp_link_pump(link);
 }
 
+/* Keep a message for sdp_link_take_early(). */
+static void keep_early(struct sdp_link *link, struct sdp_rx *rx, u32 len,
+		       bool invalidated)
+{
+	lockdep_assert_held(&link->lock);
+	rx->len = len;
+	rx->invalidated = invalidated;
+	list_add_tail(&rx->entry, &link->rx_early);
+}
+
 /* With rdma_cm a message can precede the event that says we are connected. */
 static void take_too_early(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 			   bool invalidated)
@@ -439,9 +449,7 @@ static void take_too_early(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 	lockdep_assert_held(&link->lock);
 	if (link->connector) {
 		/* that event brings HelloAck, which must be processed first */
-		rx->len = len;
-		rx->invalidated = invalidated;
-		list_add_tail(&rx->entry, &link->rx_early);
+		keep_early(link, rx, len, invalidated);
 		return;
 	}
 	/* the peer sends only after it has received our HelloAck */
@@ -480,7 +488,10 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 	ib_dma_sync_single_for_cpu(link->dev->ib, rx->room.dma, wc->byte_len,
 				   DMA_FROM_DEVICE);
 	spin_lock_bh(&link->lock);
-	if (link->phase == SDP_LINK_UP)
+	/* take() drops the lock: stay behind what came before UP */
+	if (link->phase == SDP_LINK_UP && !list_empty(&link->rx_early))
+		keep_early(link, rx, wc->byte_len, invalidated);
+	else if (link->phase == SDP_LINK_UP)
 		take(link, rx, wc->byte_len, invalidated);
 	else if (link->phase == SDP_LINK_START && link->cm_id)
 		take_too_early(link, rx, wc->byte_len, invalidated);
