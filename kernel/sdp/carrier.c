@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The TCP connection underneath a link, see carrier.h. */
+#include <linux/inet_diag.h>
 #include <net/inet_ecn.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
@@ -249,6 +250,37 @@ static int put_info(struct sock *sk, struct sdp_link *link, char __user *val,
 	return 0;
 }
 
+/*
+ * Not TCP's getsockopt(), which does not lock the socket: a carrier can end at
+ * any time, and then its congestion control may be unloaded.  Nothing is copied
+ * to the program while the carrier is locked, because that may take long.
+ */
+static int put_cc_info(struct sock *carrier, char __user *val, int __user *len)
+{
+	const struct tcp_congestion_ops *ca;
+	union tcp_cc_info info;
+	size_t found = 0;
+	int size, attr;
+	bool gone;
+
+	if (get_user(size, len))
+		return -EFAULT;
+	if (size < 0)
+		return -EINVAL;
+	lock_sock(carrier);
+	gone = is_gone(carrier);
+	ca = gone ? NULL : inet_csk(carrier)->icsk_ca_ops;
+	if (ca && ca->get_info)
+		found = ca->get_info(carrier, ~0U, &attr, &info);
+	release_sock(carrier);
+	if (gone)
+		return -ENOPROTOOPT;
+	size = min_t(unsigned int, size, found);
+	if (put_user(size, len) || copy_to_user(val, &info, size))
+		return -EFAULT;
+	return 0;
+}
+
 int sdp_carrier_getsockopt(struct sock *sk, struct sdp_link *link, int name,
 			   char __user *val, int __user *len)
 {
@@ -257,8 +289,9 @@ int sdp_carrier_getsockopt(struct sock *sk, struct sdp_link *link, int name,
 	switch (name) {
 	case TCP_INFO:
 		return put_info(sk, link, val, len);
-	case TCP_MAXSEG:
 	case TCP_CC_INFO:
+		return carrier ? put_cc_info(carrier, val, len) : -ENOPROTOOPT;
+	case TCP_MAXSEG:
 		return carrier ? carrier->sk_prot->getsockopt(carrier, SOL_TCP,
 							      name, val, len) :
 				 -ENOPROTOOPT;
