@@ -588,9 +588,14 @@ void sdp_link_hook(struct sdp_link *link)
 	struct sock *sk = link->tcp->sk;
 
 	write_lock_bh(&sk->sk_callback_lock);
-	__rcu_assign_sk_user_data_with_flags(sk, link, SK_USER_DATA_NOCOPY);
-	sk->sk_state_change = tcp_event;
-	sk->sk_data_ready = tcp_event;
+	/* a BPF program may have put it into a sockmap, which uses both */
+	link->foreign = sk->sk_user_data;
+	if (!link->foreign) {
+		__rcu_assign_sk_user_data_with_flags(sk, link,
+						     SK_USER_DATA_NOCOPY);
+		sk->sk_state_change = tcp_event;
+		sk->sk_data_ready = tcp_event;
+	}
 	write_unlock_bh(&sk->sk_callback_lock);
 }
 
@@ -602,6 +607,8 @@ static void unhook(struct sdp_link *link)
 {
 	struct sock *sk = link->tcp->sk;
 
+	if (link->foreign)
+		return;
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
@@ -998,6 +1005,8 @@ static int tcp_step(struct sdp_link *link)
 	int ret = 0;
 
 	if (test_and_clear_bit(SDP_EV_TCP, &link->events) && link->tcp) {
+		if (link->foreign)
+			return -EBUSY;
 		if (phase == SDP_LINK_TCP)
 			ret = tcp_connected(link);
 		else if (phase == SDP_LINK_HELLO && !link->connector)

@@ -238,6 +238,7 @@ struct sdp_link {
 	u8 hello_got;
 	struct sdp_offer offer;
 	struct socket *tcp;		/* until MPA's start-up takes it over */
+	bool foreign;			/* @tcp has the callbacks of another */
 	struct rdma_cm_id *cm_id;	/* or this; @tcp then has the port */
 	struct sock *carrier;		/* TCP's, with a reference, or NULL */
 	struct sock *next_carrier;	/* its successor, sdp_link_use_next() */
@@ -401,7 +402,10 @@ void sdp_link_take_early(struct sdp_link *link);
 void sdp_move_event(struct sdp_link *link);
 void sdp_link_use_next(struct sdp_link *link);
 
-/* link.c, for move.c: install our callbacks on TCP's socket */
+/*
+ * link.c, for move.c: install our callbacks on TCP's socket, unless those of
+ * another are there; then SDP_EV_TCP fails the link with EBUSY
+ */
 void sdp_link_hook(struct sdp_link *link);
 
 /*

@@ -338,7 +338,16 @@ static void stop_deferring(struct sdp_listener *l)
 
 /* Carriers --------------------------------------------------------------------- */
 
-/* The next carrier, as a kernel socket; -EAGAIN: none. */
+/* End a carrier that another has taken: its callbacks and its struct proto stay. */
+static void drop_carrier(struct sock *sk)
+{
+	lock_sock(sk);
+	sdp_family_forget(sk);
+	release_sock(sk);
+	sk->sk_prot->close(sk, 0);
+}
+
+/* The next carrier, as a kernel socket; -EAGAIN: none, -EBUSY: it was dropped. */
 static struct socket *next_carrier(struct sdp_listener *l)
 {
 	struct socket *sock;
@@ -352,6 +361,12 @@ static struct socket *next_carrier(struct sdp_listener *l)
 	if (!sk) {
 		sock_release(sock);
 		return ERR_PTR(-EAGAIN);
+	}
+	/* a BPF program has put it into a sockmap */
+	if (READ_ONCE(sk->sk_user_data)) {
+		drop_carrier(sk);
+		sock_release(sock);
+		return ERR_PTR(-EBUSY);
 	}
 	lock_sock(sk);
 	sdp_carrier_forget(sk, sock);
@@ -428,6 +443,8 @@ static bool take_some(struct sdp_listener *l)
 		sock = next_carrier(l);
 		if (sock == ERR_PTR(-EAGAIN))
 			return false;
+		if (sock == ERR_PTR(-EBUSY))
+			continue;
 		if (IS_ERR(sock)) {
 			look_later(l);
 			return false;
