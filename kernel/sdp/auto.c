@@ -183,6 +183,29 @@ static int by_sdp(struct sdp_attempt *a, union sdp_end *where)
 	return ret ? by_tcp(a, SDP_INFO_REASON_SETUP) : 0;
 }
 
+/*
+ * Whether another program's request would get the same answer.  The cache is
+ * shared by all users: what only this socket cannot reach is not for it.
+ */
+static bool is_ordinary(const struct sock *sk)
+{
+	if (READ_ONCE(sk->sk_bound_dev_if) || READ_ONCE(sk->sk_mark) ||
+	    sock_flag(sk, SOCK_LOCALROUTE) ||
+	    READ_ONCE(inet_sk(sk)->uc_ttl) != -1)
+		return false;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6 && inet6_sk(sk)->hop_limit != -1)
+		return false;
+#endif
+	return true;
+}
+
+static void keep_denial(struct sdp_attempt *a)
+{
+	if (is_ordinary(a->sk))
+		sdp_pm_denied(pm_of(a), &a->asked);
+}
+
 static u8 reason_of(enum sdp_pm_known known)
 {
 	return known == SDP_PM_DENIED ? SDP_INFO_REASON_DENIED :
@@ -263,12 +286,14 @@ static int accepted(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 }
 
 /* No answer, but also no waiting: retry after the time of a denial. */
-static int nobody_there(struct sdp_attempt *a)
+static int nobody_there(struct sdp_attempt *a, int error)
 {
 	if (sdp_query_unreachable(&a->query) == SDP_QUERY_NOTHING)
 		return 0;
 	sdp_count(sock_net(a->sk), SDP_STAT_PM_UNREACHABLE);
-	sdp_pm_denied(pm_of(a), &a->asked);
+	/* a filter of this host may be for this user or this cgroup */
+	if (error != -EPERM)
+		keep_denial(a);
 	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
 }
 
@@ -277,27 +302,30 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	       const struct sdp_pm_msg *m)
 {
 	const struct net *net = sock_net(a->sk);
+	int ret;
 
 	switch (action) {
 	case SDP_QUERY_NOTHING:
 		return 0;
 	case SDP_QUERY_SEND:
 		sdp_count(net, SDP_STAT_PM_REQUESTS_SENT);
-		if (is_unreachable(send(a, &a->asked)))
-			return nobody_there(a);
+		ret = send(a, &a->asked);
+		if (is_unreachable(ret))
+			return nobody_there(a, ret);
 		set_timer(a);
 		return 0;
 	case SDP_QUERY_ACK:
 		return accepted(a, m);
 	case SDP_QUERY_DENIED:
 		sdp_count(net, SDP_STAT_PM_DENIED);
-		sdp_pm_denied(pm_of(a), &a->asked);
+		keep_denial(a);
 		return by_tcp(a, SDP_INFO_REASON_DENIED);
 	case SDP_QUERY_SILENT:
 		break;
 	}
 	sdp_count(net, SDP_STAT_PM_SILENT);
-	sdp_pm_silent(pm_of(a), &a->asked);
+	if (is_ordinary(a->sk))
+		sdp_pm_silent(pm_of(a), &a->asked);
 	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
 }
 
@@ -313,7 +341,7 @@ static int ask_on(struct sdp_attempt *a)
 			return ret;
 	}
 	if (is_unreachable(error))
-		return nobody_there(a);
+		return nobody_there(a, error);
 	ret = act(a, sdp_query_timer(&a->query, sdp_pm_now()), NULL);
 	/* the event that brought us here has replaced the timer */
 	if (!ret && a->state == SDP_ATTEMPT_ASKING) {
@@ -514,17 +542,29 @@ static int look_up_again(struct sdp_attempt *a)
 	return look_up(a);
 }
 
+/*
+ * Whether set-up has ended for a reason that others would meet as well, and not
+ * for the limits of this user, or a time that the program has set
+ */
+static bool is_the_peers(const struct sdp_attempt *a, int error)
+{
+	return error == ECONNREFUSED || error == ECONNRESET ||
+	       (error == ETIMEDOUT &&
+		!READ_ONCE(inet_csk(a->sk)->icsk_user_timeout));
+}
+
 /* A reset by a port that was answered is a denial (section 7.5.1). */
 static int link_failed(struct sdp_attempt *a)
 {
-	bool refused = READ_ONCE(a->error) == ECONNREFUSED;
+	int error = READ_ONCE(a->error);
 
 	a->port = sdp_sock_unlink(a->sk);
 	if (!a->again && sdp_end_port(&a->remembered))
 		return look_up_again(a);
-	sdp_pm_denied(pm_of(a), &a->asked);
-	return by_tcp(a, refused ? SDP_INFO_REASON_REFUSED :
-				   SDP_INFO_REASON_SETUP);
+	if (is_the_peers(a, error))
+		keep_denial(a);
+	return by_tcp(a, error == ECONNREFUSED ? SDP_INFO_REASON_REFUSED :
+						 SDP_INFO_REASON_SETUP);
 }
 
 static void step(struct sdp_attempt *a)

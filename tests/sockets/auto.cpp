@@ -517,6 +517,36 @@ TEST_P(Auto, NobodyAnswers) {
     expect_more(before, "pm_requests_sent", 2);
 }
 
+/* What a socket cannot reach for its own reasons says nothing to others: each asks. */
+TEST_P(Auto, OwnReasonsAreNotKept) {
+    bool six = GetParam().address == AF_INET6;
+    Fd listener = tcp_listener();
+    auto connect = [&](const Fd &fd) {
+        EXPECT_EQ(connect_to(fd, name_of(listener)), 0);
+        expect_tcp(fd, SDP_INFO_REASON_NO_ANSWER);
+        accepted(listener);
+    };
+    auto visit = [&](int level, int name, int value) {
+        Fd fd = make_auto();
+        EXPECT_EQ(set(fd, level, name, value), 0) << name;
+        connect(fd);
+    };
+    Counters before = counters();
+    visit(SOL_SOCKET, SO_MARK, 1);
+    visit(SOL_SOCKET, SO_DONTROUTE, 1);
+    visit(six ? SOL_IPV6 : SOL_IP, six ? IPV6_UNICAST_HOPS : IP_TTL, 1);
+    Fd bound = make_auto();
+    EXPECT_EQ(::setsockopt(bound.get(), SOL_SOCKET, SO_BINDTODEVICE, "lo", 3), 0);
+    connect(bound);
+    expect_more(before, "pm_unreachable", 4);
+    /* and this one's is kept */
+    connect(make_auto());
+    expect_more(before, "pm_unreachable", 5);
+    connect(make_auto());
+    expect_more(before, "pm_unreachable", 5);
+    expect_more(before, "pm_cached", 1);
+}
+
 /* Between the question and its answer the socket is as one of TCP's that connects. */
 TEST_P(Auto, WhileItIsAsked) {
     Tuned forgotten("pm_silent_ms", 1);
