@@ -3,7 +3,9 @@
  * Connecting by SDP or by TCP, see auto.h.
  */
 #include <linux/slab.h>
+#include <net/addrconf.h>
 #include <net/ipv6.h>
+#include <net/route.h>
 #include <net/sock.h>
 
 #include "auto.h"
@@ -274,6 +276,58 @@ static void set_timer(struct sdp_attempt *a)
 	look(a, msecs_to_jiffies(left) + 1);
 }
 
+#if IS_ENABLED(CONFIG_IPV6)
+static bool is_allowed6(struct net *net, const struct in6_addr *answer,
+			const struct in6_addr *asked)
+{
+	int type = ipv6_addr_type(answer);
+
+	if (ipv6_addr_equal(answer, asked))
+		return true;
+	if (type & (IPV6_ADDR_LOOPBACK | IPV6_ADDR_MULTICAST | IPV6_ADDR_MAPPED) ||
+	    type == IPV6_ADDR_ANY)
+		return false;
+	return !ipv6_chk_addr(net, answer, NULL, 0) ||
+	       ipv6_chk_addr(net, asked, NULL, 0);
+}
+#endif
+
+static bool is_allowed4(struct net *net, __be32 answer, __be32 asked)
+{
+	if (answer == asked)
+		return true;
+	if (ipv4_is_loopback(answer))
+		return ipv4_is_loopback(asked);
+	switch (inet_addr_type(net, answer)) {
+	case RTN_UNICAST:
+		return true;
+	case RTN_LOCAL:
+		return inet_addr_type(net, asked) == RTN_LOCAL;
+	}
+	return false;
+}
+
+/*
+ * Whether an answer may name this address.  It may be that of another host
+ * (section 7.3.1.10), but a peer must not send our programs to services of this
+ * host, which take them for local ones, nor to more than one host.
+ */
+static bool is_allowed(const struct sdp_attempt *a, const struct sdp_pm_msg *m)
+{
+	struct net *net = sock_net(a->sk);
+	union sdp_end answer, asked;
+
+	sdp_pm_end(&answer, m->version, m->ap_addr, 0);
+	sdp_pm_end(&asked, a->asked.version, a->asked.ap_addr, 0);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (answer.any.sa_family == AF_INET6)
+		return is_allowed6(net, &answer.in6.sin6_addr,
+				   &asked.in6.sin6_addr);
+#endif
+	return is_allowed4(net, answer.in.sin_addr.s_addr,
+			   asked.in.sin_addr.s_addr);
+}
+
 static int accepted(struct sdp_attempt *a, const struct sdp_pm_msg *m)
 {
 	union sdp_end where;
@@ -315,7 +369,9 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 		set_timer(a);
 		return 0;
 	case SDP_QUERY_ACK:
-		return accepted(a, m);
+		if (is_allowed(a, m))
+			return accepted(a, m);
+		fallthrough;
 	case SDP_QUERY_DENIED:
 		sdp_count(net, SDP_STAT_PM_DENIED);
 		keep_denial(a);

@@ -563,7 +563,7 @@ static void keep(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 void sdp_pm_accepted(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 		     const struct sdp_pm_msg *ack, u8 time)
 {
-	keep(pm, asked, ack, time, 0);
+	keep(pm, asked, ack, min_t(u8, time, SDP_PM_TIME_MOST), 0);
 }
 
 void sdp_pm_denied(struct sdp_pm *pm, const struct sdp_pm_msg *asked)

@@ -25,6 +25,11 @@ struct socket;
 #define SDP_PM_FAMILIES	2
 /* Size of the hash table of services */
 #define SDP_PM_SERVICE_BITS	7
+/*
+ * Longest PmTime that an answer is kept for, 254 s.  A peer may say "for ever";
+ * but it may be replaced by a host that does not know of its answers.
+ */
+#define SDP_PM_TIME_MOST	254
 /* Number of ports that are kept from other services */
 #define SDP_PM_RESTS	128
 

@@ -75,6 +75,24 @@ class LocalPorts {
     std::string before_;
 };
 
+Address at(int family, const std::string &text, uint16_t port) {
+    Address a;
+    if (family == AF_INET6) {
+        auto *in6 = reinterpret_cast<sockaddr_in6 *>(&a.storage);
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons(port);
+        a.len = sizeof(*in6);
+        EXPECT_EQ(::inet_pton(family, text.c_str(), &in6->sin6_addr), 1);
+        return a;
+    }
+    auto *in = reinterpret_cast<sockaddr_in *>(&a.storage);
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    a.len = sizeof(*in);
+    EXPECT_EQ(::inet_pton(family, text.c_str(), &in->sin_addr), 1);
+    return a;
+}
+
 } // namespace
 
 class Auto : public Sockets {
@@ -337,6 +355,50 @@ TEST_P(Auto, Refused) {
     Fd next = make_auto();
     ASSERT_EQ(connect_to(next, name_of(listener)), 0);
     expect_tcp(next, SDP_INFO_REASON_DENIED);
+}
+
+/* PM-19: an answer may name another address, but none that leads back to this host, or to many. */
+TEST_P(Auto, AnswerNamesAnotherAddress) {
+    bool six = GetParam().address == AF_INET6;
+    std::string own = six ? "fd98::1" : "10.98.0.1", other = six ? "fd98::2" : "10.98.0.2";
+    std::string mask = six ? "/128 nodad" : "/32";
+    int count = 0;
+    auto test = [&](const std::string &answer, bool sdp) {
+        /* an earlier device may take a moment to go */
+        std::string commands = "rdma link add led" + std::string(six ? "six" : "four") +
+                               std::to_string(count++) +
+                               " type softwarp netdev lo && ip address add " + own + mask +
+                               " dev lo && ip address add " + other + mask + " dev lo";
+        return in_child([&] {
+            if (::unshare(CLONE_NEWNET) != 0)
+                return 1;
+            loopback_up();
+            if (std::system(commands.c_str()) != 0)
+                return 2;
+            Fd listener = plain(), liar = make();
+            if (bind_to(listener, at(GetParam().address, own, 0)) != 0 ||
+                ::listen(listener.get(), 8) != 0 || bind_to(liar, any()) != 0 ||
+                ::listen(liar.get(), 8) != 0)
+                return 3;
+            Mapper mapper(at(GetParam().address, own, 0), six);
+            mapper.answer_at(at(GetParam().address, answer, 0));
+            mapper.answer(name_of(liar).port());
+            Fd here = make_auto();
+            if (connect_to(here, name_of(listener)) != 0)
+                return 4;
+            if (sdp)
+                return info(here).transport == SDP_INFO_TRANSPORT_SDP ? 0 : 5;
+            if (info(here).reason != SDP_INFO_REASON_DENIED)
+                return 6;
+            return counters()["pm_accepted"] == 0 ? 0 : 7;
+        });
+    };
+    EXPECT_EQ(test(own, true), 0);
+    EXPECT_EQ(test(other, true), 0);
+    for (const char *bad :
+         six ? std::vector<const char *>{"::1", "::", "ff02::1", "::ffff:127.0.0.1"}
+             : std::vector<const char *>{"127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"})
+        EXPECT_EQ(test(bad, false), 0) << bad;
 }
 
 /* An answer of before does not hold any more: it is asked anew. */
@@ -809,24 +871,6 @@ TEST_P(Auto, NoDevice) {
         return echoes(here, accepted(listener)) ? 0 : 5;
     });
     EXPECT_EQ(ret, 0);
-}
-
-static Address at(int family, const std::string &text, uint16_t port) {
-    Address a;
-    if (family == AF_INET6) {
-        auto *in6 = reinterpret_cast<sockaddr_in6 *>(&a.storage);
-        in6->sin6_family = AF_INET6;
-        in6->sin6_port = htons(port);
-        a.len = sizeof(*in6);
-        EXPECT_EQ(::inet_pton(family, text.c_str(), &in6->sin6_addr), 1);
-        return a;
-    }
-    auto *in = reinterpret_cast<sockaddr_in *>(&a.storage);
-    in->sin_family = AF_INET;
-    in->sin_port = htons(port);
-    a.len = sizeof(*in);
-    EXPECT_EQ(::inet_pton(family, text.c_str(), &in->sin_addr), 1);
-    return a;
 }
 
 /* The source address has a device, but the route leaves by a netdev without: nobody is asked. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "portmap.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -27,6 +28,11 @@ static void put_address(uint8_t *to, const Address &a) {
         std::memcpy(to, &reinterpret_cast<const sockaddr_in *>(&a.storage)->sin_addr, 4);
     else
         std::memcpy(to, &reinterpret_cast<const sockaddr_in6 *>(&a.storage)->sin6_addr, 16);
+}
+
+void Message::set_ap_addr(const Address &address) {
+    std::fill(octets.begin() + 32, octets.end(), 0);
+    put_address(&octets[32], address);
 }
 
 Message request(const Address &service, const Address &client) {
@@ -73,6 +79,8 @@ void Mapper::run() {
             continue;
         m.set_type(kAccept);
         m.set_ap_port(port_);
+        if (at_)
+            m.set_ap_addr(*at_);
         ::sendto(fd_.get(), m.octets.data(), m.octets.size(), 0, from.get(), from.len);
     }
 }

@@ -31,6 +31,7 @@ struct Message {
     uint8_t time() const { return octets[1]; }
     uint16_t ap_port() const { return word(4); }
     void set_ap_port(uint16_t port);
+    void set_ap_addr(const Address &address);
     uint16_t cp_port() const { return word(6); }
     uint64_t handle() const;
     std::vector<uint8_t> cp_addr() const { return {octets.begin() + 16, octets.begin() + 32}; }
@@ -53,6 +54,8 @@ class Mapper {
     ~Mapper();
     /* From now on, with that port */
     void answer(uint16_t port) { port_ = port; }
+    /* ... at another address than that of the request; before answer() */
+    void answer_at(const Address &at) { at_ = at; }
     /* Or with an octet that is no message */
     void answer_nonsense() { nonsense_ = true; }
     /* So many, which may take a moment */
@@ -62,6 +65,7 @@ class Mapper {
     void run();
 
     Fd fd_;
+    std::optional<Address> at_;
     std::atomic<uint16_t> port_ = 0;
     std::atomic<bool> stop_ = false;
     std::atomic<bool> nonsense_ = false;
