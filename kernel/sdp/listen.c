@@ -640,7 +640,10 @@ void sdp_listener_close(struct sdp_listener *l)
 	LIST_HEAD(links);
 	int i;
 
-	sdp_pm_withdraw(pm_of(l), &l->service);
+	/* with the port still bound, so that no other program gets it in between */
+	if (sdp_pm_withdraw(pm_of(l), &l->service))
+		sdp_pm_rest(pm_of(l), &l->service,
+			    l->port ? sdp_sock_hold_port(l->port->sk) : NULL);
 	close_port(l);
 	sdp_seen_hide(&l->seen);
 	sdp_cma_unlisten(l);

@@ -22,6 +22,8 @@
 #define BUDGET	64
 /* Limit of services to compare; others may share their hash bucket */
 #define SCAN_MAX	1024
+/* Interval to look for ports that have rested */
+#define REST_TIME	(HZ / 2)
 
 u64 sdp_pm_now(void)
 {
@@ -81,30 +83,89 @@ void sdp_pm_publish(struct sdp_pm *pm, struct sdp_service *s)
 	spin_unlock_bh(&pm->lock);
 }
 
-void sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s)
+bool sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s)
 {
+	bool told;
+
+	spin_lock_bh(&pm->lock);
+	hash_del(&s->node);
+	told = s->told;
+	spin_unlock_bh(&pm->lock);
+	return told;
+}
+
+void sdp_pm_rest(struct sdp_pm *pm, const struct sdp_service *s,
+		 struct socket *sock)
+{
+	bool low = inet_port_requires_bind_service(pm->net,
+						   sdp_end_port(&s->at));
+	int kind = low ? SDP_PM_PRIVILEGED : SDP_PM_ANYBODYS;
 	u8 time = sdp_tunable(pm->net, SDP_PM_TIME);
 	struct sdp_pm_rest *rest;
 
 	spin_lock_bh(&pm->lock);
-	hash_del(&s->node);
-	if (s->told) {
-		rest = &pm->rests[pm->next_rest++ % SDP_PM_RESTS];
-		rest->until = sdp_pm_now() + sdp_pm_time_ms(time);
-		rest->port = s->port;
+	rest = &pm->rests[kind][pm->next_rest[kind]++ % SDP_PM_RESTS];
+	rest->until = sdp_pm_now() + sdp_pm_time_ms(time);
+	rest->port = s->port;
+	swap(rest->sock, sock);
+	spin_unlock_bh(&pm->lock);
+	if (sock)
+		sock_release(sock);
+	schedule_delayed_work(&pm->rest_work, REST_TIME);
+}
+
+/* A socket whose time is over, or that of any; *@more: others remain. */
+static struct socket *rested(struct sdp_pm *pm, bool all, bool *more)
+{
+	struct socket *sock = NULL;
+	u64 now = sdp_pm_now();
+	int i;
+
+	*more = false;
+	spin_lock_bh(&pm->lock);
+	for (i = 0; i < SDP_PM_KINDS * SDP_PM_RESTS && !sock; i++) {
+		struct sdp_pm_rest *rest = &pm->rests[i / SDP_PM_RESTS]
+						     [i % SDP_PM_RESTS];
+
+		if (rest->sock && (all || now >= rest->until))
+			swap(rest->sock, sock);
+		else if (rest->sock)
+			*more = true;
 	}
 	spin_unlock_bh(&pm->lock);
+	return sock;
+}
+
+static bool release_rested(struct sdp_pm *pm, bool all)
+{
+	struct socket *sock;
+	bool more;
+
+	while ((sock = rested(pm, all, &more)))
+		sock_release(sock);
+	return more;
+}
+
+static void rest_work(struct work_struct *work)
+{
+	struct sdp_pm *pm = container_of(work, struct sdp_pm, rest_work.work);
+
+	if (release_rested(pm, false))
+		schedule_delayed_work(&pm->rest_work, REST_TIME);
 }
 
 bool sdp_pm_rests(struct sdp_pm *pm, u16 port)
 {
 	u64 now = sdp_pm_now();
+	const struct sdp_pm_rest *rest;
 	bool found = false;
 	int i;
 
 	spin_lock_bh(&pm->lock);
-	for (i = 0; i < SDP_PM_RESTS && !found; i++)
-		found = pm->rests[i].port == port && now < pm->rests[i].until;
+	for (i = 0; i < SDP_PM_KINDS * SDP_PM_RESTS && !found; i++) {
+		rest = &pm->rests[i / SDP_PM_RESTS][i % SDP_PM_RESTS];
+		found = rest->port == port && now < rest->until;
+	}
 	spin_unlock_bh(&pm->lock);
 	return found;
 }
@@ -605,6 +666,7 @@ void sdp_pm_init(struct sdp_pm *pm, struct net *net)
 	mutex_init(&pm->mutex);
 	spin_lock_init(&pm->lock);
 	hash_init(pm->services);
+	INIT_DELAYED_WORK(&pm->rest_work, rest_work);
 	pm->secret = get_random_u32();
 	/* random, so that it does not repeat one from before a reboot */
 	atomic64_set(&pm->handle, get_random_u64());
@@ -620,6 +682,9 @@ void sdp_pm_exit(struct sdp_pm *pm)
 
 	for (i = 0; i < SDP_PM_FAMILIES; i++)
 		close_one(&pm->responders[i]);
+	/* no listener is left to add one */
+	cancel_delayed_work_sync(&pm->rest_work);
+	release_rested(pm, true);
 	kvfree(pm->guard);
 	kvfree(pm->cache.entries);
 	mutex_destroy(&pm->mutex);

@@ -30,7 +30,7 @@ struct socket;
  * but it may be replaced by a host that does not know of its answers.
  */
 #define SDP_PM_TIME_MOST	254
-/* Number of ports that are kept from other services */
+/* Number of ports that are kept from others, for each of the two kinds below */
 #define SDP_PM_RESTS	128
 
 /* A service of this host; a part of struct sdp_listener */
@@ -47,6 +47,17 @@ struct sdp_service {
 struct sdp_pm_rest {
 	u64 until;			/* ms */
 	u16 port;
+	struct socket *sock;		/* bound to it, or NULL */
+};
+
+/*
+ * Services at ports that need CAP_NET_BIND_SERVICE have a list of their own:
+ * other users can fill only the other one.
+ */
+enum sdp_pm_kind {
+	SDP_PM_ANYBODYS,
+	SDP_PM_PRIVILEGED,
+	SDP_PM_KINDS,
 };
 
 /* One socket of the responder */
@@ -68,8 +79,10 @@ struct sdp_pm {
 	DECLARE_HASHTABLE(services, SDP_PM_SERVICE_BITS);	/* by port */
 	struct sdp_pm_guard *guard;	/* allocated with the responder */
 	struct sdp_pm_cache cache;	/* allocated by sdp_pm_prepare() */
-	struct sdp_pm_rest rests[SDP_PM_RESTS];
-	u32 next_rest;			/* index of the oldest one */
+	struct sdp_pm_rest rests[SDP_PM_KINDS][SDP_PM_RESTS];
+	u32 next_rest[SDP_PM_KINDS];	/* index of the oldest one */
+	/* --------------------------------------------------------------------- */
+	struct delayed_work rest_work;	/* releases the sockets in @rests */
 };
 
 void sdp_pm_init(struct sdp_pm *pm, struct net *net);
@@ -85,9 +98,20 @@ void sdp_pm_exit(struct sdp_pm *pm);
 int sdp_pm_open(struct sdp_pm *pm);
 void sdp_pm_close(struct sdp_pm *pm);
 
-/* Add or remove a service.  Any context. */
+/*
+ * Add or remove a service.  Any context.  sdp_pm_withdraw() returns whether
+ * peers may remember it; then the caller calls sdp_pm_rest().
+ */
 void sdp_pm_publish(struct sdp_pm *pm, struct sdp_service *s);
-void sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s);
+bool sdp_pm_withdraw(struct sdp_pm *pm, struct sdp_service *s);
+/*
+ * sdp_pm_rest - keep the port of a withdrawn service until peers have forgotten it
+ * @sock: bound to the port, without a reference to the namespace, or NULL.  It
+ *	  is released then, or with the namespace.
+ * Process context.  The caller has a reference to the namespace.
+ */
+void sdp_pm_rest(struct sdp_pm *pm, const struct sdp_service *s,
+		 struct socket *sock);
 
 /*
  * Whether peers may remember this port as that of a service that has ended:

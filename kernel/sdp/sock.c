@@ -678,6 +678,25 @@ struct socket *sdp_sock_carrier(struct sock *sk)
 	return sock;
 }
 
+struct socket *sdp_sock_hold_port(const struct sock *from)
+{
+	struct socket *sock;
+
+	if (sock_create_kern(sock_net(from), from->sk_family, SOCK_STREAM,
+			     IPPROTO_TCP, &sock))
+		return NULL;
+	sdp_sock_inherit(sock->sk, from);
+	if (bind_as(sock->sk, from)) {
+		sock_release(sock);
+		return NULL;
+	}
+	/* only @from shares it */
+	lock_sock(sock->sk);
+	sock->sk->sk_reuse = SK_NO_REUSE;
+	release_sock(sock->sk);
+	return sock;
+}
+
 int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		    const union sdp_end *to, int len, struct sdp_attempt *a)
 {

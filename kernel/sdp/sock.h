@@ -93,11 +93,14 @@ void sdp_sock_unlinked(struct sdp_link *link);
  * sdp_sock_inherit - copy options to a socket of the kernel's
  * sdp_sock_carrier - a kernel socket for TCP, bound to the same port, or an
  *		      ERR_PTR
+ * sdp_sock_hold_port - a kernel socket that only keeps the address and port of
+ *			@from; it has no reference to the namespace.  NULL: failed
  * sdp_sock_by_sdp - connect by SDP; consumes @carrier, also when it fails
  * sdp_sock_by_tcp - connect by TCP
  */
 void sdp_sock_inherit(struct sock *to, const struct sock *from);
 struct socket *sdp_sock_carrier(struct sock *sk);
+struct socket *sdp_sock_hold_port(const struct sock *from);
 int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 		    const union sdp_end *to, int len, struct sdp_attempt *a);
 int sdp_sock_by_tcp(struct sock *sk, const union sdp_end *to, int len, u8 reason);

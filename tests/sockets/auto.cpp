@@ -460,11 +460,63 @@ TEST_P(Auto, PortsRest) {
     }
 }
 
+/* ... nor does another program get it, in whatever way it binds. */
+TEST_P(Auto, PortsRestFromPrograms) {
+    Tuned time("pm_time", 8);
+    Fd listener = auto_listener();
+    Client client(loopback());
+    client.send(request(name_of(listener), loopback(4711)));
+    std::optional<Message> answer = client.receive();
+    ASSERT_TRUE(answer);
+    ASSERT_EQ(answer->type(), kAccept);
+    Stopwatch watch;
+    listener.reset();
+    auto bind_there = [&](int option) {
+        Fd fd = plain();
+        if (option)
+            EXPECT_EQ(set(fd, SOL_SOCKET, option, 1), 0);
+        return bind_to(fd, loopback(answer->ap_port()));
+    };
+    for (int option : {0, SO_REUSEADDR, SO_REUSEPORT}) {
+        int error = bind_there(option);
+        if (watch.ms() < 2000) {
+            EXPECT_EQ(error, EADDRINUSE) << option;
+        }
+    }
+    Fd here = plain();
+    EXPECT_EQ(connect_to(here, loopback(answer->ap_port())), ECONNREFUSED);
+    /* and then it is as any other */
+    EXPECT_TRUE(eventually([&] { return bind_there(0) == 0; }));
+    EXPECT_GE(watch.ms(), 2000);
+}
+
+/* A namespace goes at once, with ports that rest in it. */
+TEST_P(Auto, PortsRestInANamespace) {
+    std::string device = "rests" + std::string(GetParam().name);
+    Tuned time("pm_time", 254);
+    EXPECT_EQ(in_child([&] {
+                  if (::unshare(CLONE_NEWNET) != 0)
+                      return 1;
+                  loopback_up();
+                  if (std::system(("rdma link add " + device + " type softwarp netdev lo").c_str()))
+                      return 2;
+                  Fd listener = auto_listener();
+                  Client client(loopback());
+                  client.send(request(name_of(listener), loopback(4711)));
+                  std::optional<Message> answer = client.receive();
+                  return answer && answer->type() == kAccept ? 0 : 3;
+              }),
+              0);
+    EXPECT_TRUE(eventually(
+        [&] { return std::system(("rdma link show | grep -q " + device + "/").c_str()) != 0; }));
+}
+
 /* All local ports have connections to somewhere else: TCP can share them, and is the way then. */
 TEST_P(Auto, NoPortIsFree) {
     Fd elsewhere = tcp_listener(), listener = tcp_listener();
     Mapper mapper(loopback(), AF_INET6 == GetParam().address);
-    LocalPorts few("40000 40003");
+    /* where no port rests */
+    LocalPorts few("42000 42003");
     std::vector<Fd> others;
     for (int i = 0; i < 4; i++) {
         others.push_back(plain());
