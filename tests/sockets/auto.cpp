@@ -473,8 +473,9 @@ TEST_P(Auto, PortsRestFromPrograms) {
     listener.reset();
     auto bind_there = [&](int option) {
         Fd fd = plain();
-        if (option)
+        if (option) {
             EXPECT_EQ(set(fd, SOL_SOCKET, option, 1), 0);
+        }
         return bind_to(fd, loopback(answer->ap_port()));
     };
     for (int option : {0, SO_REUSEADDR, SO_REUSEPORT}) {
@@ -635,9 +636,9 @@ TEST_P(Auto, NobodyAnswers) {
 TEST_P(Auto, OwnReasonsAreNotKept) {
     bool six = GetParam().address == AF_INET6;
     Fd listener = tcp_listener();
-    auto connect = [&](const Fd &fd) {
+    auto connect = [&](const Fd &fd, int reason = SDP_INFO_REASON_NO_ANSWER) {
         EXPECT_EQ(connect_to(fd, name_of(listener)), 0);
-        expect_tcp(fd, SDP_INFO_REASON_NO_ANSWER);
+        expect_tcp(fd, reason);
         accepted(listener);
     };
     auto visit = [&](int level, int name, int value) {
@@ -656,7 +657,7 @@ TEST_P(Auto, OwnReasonsAreNotKept) {
     /* and this one's is kept */
     connect(make_auto());
     expect_more(before, "pm_unreachable", 5);
-    connect(make_auto());
+    connect(make_auto(), SDP_INFO_REASON_DENIED);
     expect_more(before, "pm_unreachable", 5);
     expect_more(before, "pm_cached", 1);
 }
