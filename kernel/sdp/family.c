@@ -74,9 +74,10 @@ void sdp_family_retake(struct sock *sk)
 }
 
 /*
- * A call may have read sock->ops before, and run afterwards.  That does no harm:
- * our calls pass on to TCP what is TCP's, and TCP's calls find a closed socket
- * where it is not TCP's any more.  Both tables have the same owner.
+ * A call may have read sock->ops before, and run afterwards.  Our calls pass on to
+ * TCP what is TCP's; TCP's calls find a closed socket where it is not TCP's any
+ * more, and may reset sock->state, which therefore proves nothing to our connect().
+ * Both tables have the same owner.
  */
 void sdp_family_ops(struct sock *sk, bool tcp)
 {

@@ -949,7 +949,9 @@ static int connect_locked(struct socket *sock, struct swp_sockaddr *addr,
 	case SS_CONNECTING:
 		break;
 	case SS_UNCONNECTED:
-		if (sk->sk_state != TCP_CLOSE)
+		/* a call of TCP's that began before may have reset the state */
+		if (sk->sk_state != TCP_CLOSE || sdp_sk(sk)->attempt ||
+		    rcu_access_pointer(sdp_sk(sk)->link))
 			return -EISCONN;
 		ret = begin_connect(sk, addr, len);
 		if (ret)
