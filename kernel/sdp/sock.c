@@ -507,9 +507,12 @@ static void forget(struct sock *sk)
 
 	sock_owned_by_me(sk);
 	sdp_by_tcp_hide_accepted(sk);
-	if (!ss || rcu_access_pointer(ss->link))
+	if (!ss)
 		return;
+	/* before the look for a link: it could still choose TCP */
 	sdp_sock_attempt(sk, NULL);
+	if (rcu_access_pointer(ss->link))
+		return;
 	sdp_family_forget(sk);
 	rcu_assign_sk_user_data(sk, NULL);
 	sdp_by_tcp_hide(ss->by_tcp);
