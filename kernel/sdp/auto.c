@@ -103,7 +103,7 @@ static void close_all(struct sdp_attempt *a)
 void sdp_attempt_cancel(struct sdp_attempt *a)
 {
 	sock_owned_by_me(a->sk);
-	a->state = SDP_ATTEMPT_OVER;
+	WRITE_ONCE(a->state, SDP_ATTEMPT_OVER);
 	close_all(a);
 	if (cancel_delayed_work(&a->work))
 		sdp_attempt_put(a);
@@ -647,6 +647,10 @@ static void work(struct work_struct *work)
 		release_sock(a->sk);
 	} else {
 		look(a, RETRY_TIME);
+		/* if it was cancelled meanwhile, nothing else stops the timer */
+		if (READ_ONCE(a->state) == SDP_ATTEMPT_OVER &&
+		    cancel_delayed_work(&a->work))
+			sdp_attempt_put(a);
 	}
 	sdp_attempt_put(a);
 }
