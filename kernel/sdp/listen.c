@@ -325,6 +325,11 @@ static void stop_deferring(struct sdp_listener *l)
 	struct sdp_link *link;
 	int count = 0;
 
+	/* not at the expense of others that wait */
+	if (full(l) && (READ_ONCE(l->count[SDP_WAITING]) ||
+			READ_ONCE(tcp_of(l)->sk_ack_backlog)))
+		time = min(time, sdp_tunable_jiffies(l->seen.net,
+						     SDP_PLACE_TIME));
 	spin_lock_bh(&l->lock);
 	while ((link = oldest(l, SDP_DEFERRED)) &&
 	       !time_before(jiffies, link->since + time)) {
