@@ -2,7 +2,10 @@
 /*
  * The family and the protocol, see family.h.
  */
+#include <linux/kmemleak.h>
 #include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
 #include <net/protocol.h>
 #include <net/sock.h>
 
@@ -22,6 +25,8 @@ enum { V4, V6, FAMILIES };
 
 static struct proto *tcp_prots[FAMILIES];
 static const struct proto_ops *tcp_ops[FAMILIES];
+/* TCP's struct proto with a reference to this module, see sdp_family_leave() */
+static struct proto *left_prots[FAMILIES];
 static struct proto prots[FAMILIES];
 static struct proto_ops sock_ops[FAMILIES];
 static struct proto_ops fell_ops[FAMILIES];
@@ -107,7 +112,8 @@ void sdp_family_child(struct sock *sk, struct socket *sock)
 /*
  * Another table than ours does not put our reference when the socket is
  * released, and calls may still be in our functions.  So the sock takes the
- * reference over, and keeps it as long as it exists, in TIME_WAIT as well.
+ * reference over, and keeps it as long as it exists, in TIME_WAIT as well.  By
+ * a copy of TCP's struct proto: a sockmap gives children the creator's calls.
  */
 void sdp_family_leave(struct sock *sk)
 {
@@ -117,7 +123,7 @@ void sdp_family_leave(struct sock *sk)
 	sock_owned_by_me(sk);
 	if (sock->ops != &sock_ops[i] && sock->ops != &fell_ops[i])
 		return;
-	sk->sk_prot_creator = &prots[i];
+	sk->sk_prot_creator = left_prots[i];
 	__module_get(tcp_ops[i]->owner);
 	WRITE_ONCE(sock->ops, tcp_ops[i]);
 }
@@ -223,6 +229,15 @@ static int learn(int i, int family)
 			       &sock);
 	if (ret)
 		return ret;
+	left_prots[i] = kmemdup(sock->sk->sk_prot, sizeof(struct proto),
+				GFP_KERNEL);
+	if (!left_prots[i]) {
+		sock_release(sock);
+		return -ENOMEM;
+	}
+	left_prots[i]->owner = THIS_MODULE;
+	/* children may use it after this module, so it is never freed */
+	kmemleak_not_leak(left_prots[i]);
 	tcp_prots[i] = sock->sk->sk_prot;
 	tcp_ops[i] = sock->ops;
 	default_state_change = sock->sk->sk_state_change;
@@ -345,6 +360,11 @@ err_v4:
 
 void sdp_family_exit(void)
 {
+	int i;
+
+	for (i = 0; i < FAMILIES; i++)
+		if (left_prots[i])
+			left_prots[i]->owner = tcp_prots[i]->owner;
 	sock_unregister(sdp_family);
 #if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6)
