@@ -507,6 +507,9 @@ static int look_up(struct sdp_attempt *a)
 	enum sdp_pm_known known;
 	union sdp_end where;
 
+	/* first, so that another size of the cache is in force at once */
+	if (!sdp_pm_prepare(pm_of(a)))
+		return -ENOMEM;
 	known = sdp_pm_lookup(pm_of(a), &a->asked, &where);
 	if (known != SDP_PM_UNKNOWN)
 		sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
@@ -516,8 +519,6 @@ static int look_up(struct sdp_attempt *a)
 	}
 	if (known != SDP_PM_UNKNOWN)
 		return by_tcp(a, reason_of(known));
-	if (!sdp_pm_prepare(pm_of(a)))
-		return -ENOMEM;
 	return ask(a);
 }
 
