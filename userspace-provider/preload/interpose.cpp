@@ -40,7 +40,7 @@ const Hooks *make() noexcept {
                 log.say(level_error, "because of this, all sockets of this program use TCP");
         }
     } catch (...) {
-        // No memory: plain TCP for now.
+        // Without memory this call uses TCP.  The next one tries again.
         found = nullptr;
     }
     return found;
