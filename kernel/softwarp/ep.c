@@ -628,7 +628,8 @@ static bool fall_back(struct swp_ep *ep, int err)
 	ibdev_dbg(&ep->dev->base, "peer closed on MPA revision 2, trying 1\n");
 	hs->retried = true;
 	hs->max_rev = 1;
-	swp_ep_drop_llp(ep, SWP_DROP_FIN);
+	/* a FIN would keep the ports, which are the next attempt's, too */
+	swp_ep_drop_llp(ep, SWP_DROP_RST);
 	return !ep->ulp->reopen(ep);
 }
 

@@ -41,6 +41,17 @@ std::unique_ptr<Endpoint> connecting(EventChannel &channel, uint16_t port,
     return end;
 }
 
+/* The client's connection; if there is none, says what the client was told instead. */
+Stream accepted(Acceptor &listener, EventChannel &channel, const Endpoint &client) {
+    try {
+        return listener.accept();
+    } catch (const Failure &failure) {
+        auto told = channel.try_next(client.id(), Deadline(milliseconds(0)));
+        fail(fmt::format("{}; the client: {}", failure.what(),
+                         told ? cm_event_text(*told) : "no event"));
+    }
+}
+
 /* Takes the next request of the listener and accepts it. */
 std::unique_ptr<Endpoint> accepting(Listener &listener, const QpOptions &options = {}) {
     CmEvent request = listener.channel().expect(listener.id(), RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -200,7 +211,7 @@ TEST(Cm, HangupInsteadOfReply) {
         auto client = connecting(channel, listener.port());
         /* Once more with revision 1, and no more than that. */
         for (uint8_t revision : {2, 1}) {
-            Stream raw = listener.accept();
+            Stream raw = accepted(listener, channel, *client);
             EXPECT_EQ(raw.hear(kMpaHeader)[17], revision);
             if (reset)
                 raw.reset();
@@ -215,14 +226,38 @@ TEST(Cm, FallsBackToRevision1) {
     Acceptor listener(config().peer_ns, config().peer_addr4);
     EventChannel channel;
     auto client = connecting(channel, listener.port());
-    listener.accept().hear(kMpaHeader);
-    Stream raw = listener.accept();
+    accepted(listener, channel, *client).hear(kMpaHeader);
+    Stream raw = accepted(listener, channel, *client);
     Bytes request = raw.hear(kMpaHeader);
     EXPECT_EQ(request[16] & kMpaEnhanced, 0);
     EXPECT_EQ(request[17], 1);
     raw.say(mpa_frame(true, kMpaCrc, 1, {'h', 'i'}));
     CmEvent event = client->expect(RDMA_CM_EVENT_ESTABLISHED);
     EXPECT_EQ(event.private_data, (std::vector<uint8_t>{'h', 'i'}));
+    raw.shut_down();
+    client->expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+/*
+ * ... after reading all of it, so that it ends its stream by a FIN.  The end of
+ * ours is not acknowledged yet when the second attempt begins.
+ */
+TEST(Cm, FallsBackAfterAFin) {
+    std::string out = "ip netns exec " + config().peer_ns + " tc qdisc ";
+    std::string netdev = netdev_of(config().peer_dev, config().peer_ns);
+    must_shell(out + "add dev " + netdev + " root netem delay 30ms");
+    struct Clean {
+        std::string command;
+        ~Clean() { shell(command); }
+    } clean{out + "del dev " + netdev + " root"};
+    Acceptor listener(config().peer_ns, config().peer_addr4);
+    EventChannel channel;
+    auto client = connecting(channel, listener.port());
+    EXPECT_EQ(accepted(listener, channel, *client).hear_mpa()[17], 2);
+    Stream raw = accepted(listener, channel, *client);
+    EXPECT_EQ(raw.hear_mpa()[17], 1);
+    raw.say(mpa_frame(true, kMpaCrc, 1));
+    client->expect(RDMA_CM_EVENT_ESTABLISHED);
     raw.shut_down();
     client->expect(RDMA_CM_EVENT_DISCONNECTED);
 }
