@@ -14,22 +14,16 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import measure  # noqa: E402
+import results  # noqa: E402
 
 OUT = pathlib.Path(os.environ["SOFTWARP_OUT"])
 PLAN = json.loads((OUT / "plan.json").read_text())
 POLICY = pathlib.Path("/sys/class/infiniband/sw0/mpa")
 KNOBS = pathlib.Path("/sys/module/siw_knobs/parameters")
+CASES = results.Cases(OUT / "results.jsonl")
 OURS, SIW = (measure.OWN4, measure.OWN6), (measure.PEER4, measure.PEER6)
-
-
-def note(case: str, passed: bool, text: str = "") -> None:
-    """Keep one result."""
-    with open(OUT / "results.jsonl", "a", encoding="utf-8") as out:
-        out.write(json.dumps({"case": case, "passed": passed, "text": text}) + "\n")
-    print(f"{'ok    ' if passed else 'FAILED'} {case}", flush=True)
-    if not passed:
-        print("".join(f"    {line}\n" for line in text.splitlines()[-40:]), end="", flush=True)
 
 
 def set_all(where: pathlib.Path, values: dict) -> None:
@@ -88,17 +82,17 @@ def traffic(phase: dict) -> None:
         except subprocess.TimeoutExpired as late:
             text, code = (late.stdout or b"").decode(errors="replace"), -1
     planned = re.search(r"Running (\d+) tests? from", text)
-    results = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] Interop/(\w+)\.(\w+)/(\w+)\d?[^\n]*\(\d+ ms\)$", text, re.MULTILINE)
-    for verdict, suite, test, way in results:
+    found = re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] Interop/(\w+)\.(\w+)/(\w+)\d?[^\n]*\(\d+ ms\)$", text, re.MULTILINE)
+    for verdict, suite, test, way in found:
         side, family = ("ours connects" if way[:-1] == "Client" else "siw connects"), f"IPv{way[-1]}"
         lines = re.search(rf"\[ RUN +\] Interop/{suite}\.{test}/{way}\n(.*?)^\[ +(?:FAILED|SKIPPED) ", text,
                           re.MULTILINE | re.DOTALL)
         words = re.sub(r"(?<=[a-z])([A-Z])", r" \1", test if suite == "Traffic" else f"{suite}, {test}").lower()
-        note(f"{name}: {words}, {side}, {family}", verdict == "OK",
+        CASES.add(f"{name}: {words}, {side}, {family}", verdict == "OK",
              lines[1] if lines and verdict != "OK" else "")
-    missing = (int(planned[1]) if planned else 1) - len(results)
-    if missing or (code and all(result[0] == "OK" for result in results)):
-        note(f"{name}: {missing} tests that did not end, exit code {code}", False, text)
+    missing = (int(planned[1]) if planned else 1) - len(found)
+    if missing or (code and all(result[0] == "OK" for result in found)):
+        CASES.add(f"{name}: {missing} tests that did not end, exit code {code}", False, text)
 
 
 def served(server, port: int, ours_connects: bool, client) -> str:
@@ -152,9 +146,9 @@ def attempt(case: str, function, *args) -> None:
     try:
         function(*args)
     except measure.Broken as broken:
-        note(case, False, str(broken))
+        CASES.add(case, False, str(broken))
     else:
-        note(case, True)
+        CASES.add(case, True)
 
 
 def programs(phase: str, which: str) -> None:
@@ -181,7 +175,7 @@ def main() -> int:
         try:
             traffic(phase)
         except measure.Broken as broken:
-            note(f"{phase['name']}: set-up", False, str(broken))
+            CASES.add(f"{phase['name']}: set-up", False, str(broken))
         if phase["programs"]:
             with Capture(OUT / f"{phase['file']}-programs.pcap"):
                 programs(phase["name"], phase["programs"])

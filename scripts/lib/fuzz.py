@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Hostile input: libFuzzer over the pure code here, mutated sessions, hostile peers and hostile users in a guest."""
 
-import dataclasses
 import re
 import shutil
 import subprocess
@@ -17,21 +16,6 @@ OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
 # And for how many inputs of the others one of theirs stands: one of sdpconn's is a whole conversation, as is one of sdppm's.
 TARGETS = {"mpa": 1, "negotiation": 1, "rdmap": 1, "fpdu": 1, "sdp": 1, "sdpconn": 20, "sdppm": 5, "rules": 1}
-
-
-@dataclasses.dataclass
-class Outcome:
-    """Single results as (what, passed, text), and lines worth showing again."""
-
-    results: list = dataclasses.field(default_factory=list)
-    summary: list = dataclasses.field(default_factory=list)
-
-    def add(self, what: str, passed: bool, text: str = "") -> None:
-        self.results.append((what, passed, "" if passed else text))
-
-    def take(self, other: "Outcome") -> None:
-        self.results += other.results
-        self.summary += other.summary
 
 
 def build_targets() -> None:
@@ -58,9 +42,9 @@ def build_programs() -> None:
         run(["cmake", "--build", BUILD / "cmake-fuzz", "--parallel", jobs()], log=log, what="the fuzzer")
 
 
-def targets(runs: int, seed: int) -> Outcome:
+def targets(runs: int, seed: int) -> results.Outcome:
     """So many inputs for each target, from the committed corpus on; the same ones every time."""
-    outcome = Outcome()
+    outcome = results.Outcome()
     for name, weight in TARGETS.items():
         # The first directory is where libFuzzer keeps what it finds, and the corpus is not to grow by itself.
         found = OUT / "found" / name
@@ -81,7 +65,7 @@ def targets(runs: int, seed: int) -> Outcome:
     return outcome
 
 
-def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, show: bool) -> tuple[str, Outcome]:
+def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, show: bool) -> tuple[str, results.Outcome]:
     """Run a command in a guest; a report of the kernel is a result of its own."""
     kernel = kernels.kernel(kernel_name)
     modules.provider()
@@ -90,7 +74,7 @@ def boot(kernel_name: str, command: str, out: str, timeout: int, quick: bool, sh
                     env=kernels.pace(kernel_name, quick), out=OUT / out)
     result = guest.run_job(job, sys.stdout.buffer if show else None, sys.stderr.buffer if show else None)
     text = result.printed
-    outcome = Outcome()
+    outcome = results.Outcome()
     outcome.add(f"{kernel_name} reports nothing ({out})", not result.reports, "\n\n".join(result.reports))
     if result.why or (result.code and not result.reports):
         outcome.add(f"{out} on {kernel_name} ends well", False, result.why or f"exit code {result.code}\n{text[-4000:]}")
@@ -102,7 +86,7 @@ def mutation_command(seed: int, frames: int, seconds: int, workers: int) -> str:
     return f"{PROGRAMS}/softwarp-fuzz {amount} --seed {seed} --workers {workers}"
 
 
-def judge_mutation(text: str, outcome: Outcome, frames: int, seconds: int) -> None:
+def judge_mutation(text: str, outcome: results.Outcome, frames: int, seconds: int) -> None:
     (OUT / "mutation.log").write_text(text)
     legal = re.search(r"^(\d+) legal sessions, (\d+) frames, (\d+) failed$", text, re.MULTILINE)
     outcome.add("legal sessions work as they are", bool(legal) and legal[3] == "0" and legal[1] != "0", text[-4000:])
@@ -115,7 +99,7 @@ def judge_mutation(text: str, outcome: Outcome, frames: int, seconds: int) -> No
         outcome.summary += re.findall(r"^(?:seed \d+: .*|\d+ connections, .*|slab memory: .*)$", text, re.MULTILINE)
 
 
-def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> Outcome:
+def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers: int = 6, show: bool = True) -> results.Outcome:
     """Mutated sessions: so many frames, or for so long."""
     # At a tenth of the rate that was measured it is a hang.
     timeout = (seconds or frames // 200) + 600 * (2 if kernels.SCALE[kernel] > 4 else 1)
@@ -124,7 +108,7 @@ def mutation(kernel: str, seed: int, frames: int = 0, seconds: int = 0, workers:
     return outcome
 
 
-def judge_hostile(text: str, outcome: Outcome) -> None:
+def judge_hostile(text: str, outcome: results.Outcome) -> None:
     (OUT / "hostile.log").write_text(text)
     planned, found = results.googletest(text)
     for test, passed, lines in found:
@@ -133,7 +117,7 @@ def judge_hostile(text: str, outcome: Outcome) -> None:
         outcome.add("a scenario that did not end", False, text[-4000:])
 
 
-def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> Outcome:
+def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> results.Outcome:
     """The scenarios, each a test."""
     command = f"{PROGRAMS}/softwarp-hostile" + (f" --gtest_filter='{pattern}'" if pattern else "")
     text, outcome = boot(kernel, command, "hostile", 300 + 150 * kernels.SCALE[kernel], quick, show)
@@ -141,7 +125,7 @@ def hostile(kernel: str, quick: bool, pattern: str = "", show: bool = True) -> O
     return outcome
 
 
-def sockets(kernel: str, seed: int, sessions: int, show: bool = True) -> Outcome:
+def sockets(kernel: str, seed: int, sessions: int, show: bool = True) -> results.Outcome:
     """So many hostile peers of SDP sockets in each role, and questions to the port mapper in proportion."""
     with locked(BUILD / "sockets.lock", "the tests of sockets"):
         run(["make", "-C", ROOT, "--no-print-directory", "sockets-programs"], log=OUT / "build-sockets.log",
@@ -170,13 +154,13 @@ def peers_command(seed: int, seconds: int, workers: int) -> str:
             f"{PROGRAMS}/softwarp-hostile || code=1; exit $code)")
 
 
-def judge_peers(text: str, outcome: Outcome, seconds: int) -> None:
+def judge_peers(text: str, outcome: results.Outcome, seconds: int) -> None:
     first, _, second = text.partition(MARK)
     judge_mutation(first, outcome, 0, seconds)
     judge_hostile(second, outcome)
 
 
-def local(kernel: str, seed: int, calls: int, actors: int = 6, show: bool = True, corpus: bool = True) -> Outcome:
+def local(kernel: str, seed: int, calls: int, actors: int = 6, show: bool = True, corpus: bool = True) -> results.Outcome:
     """Programs of unprivileged users that abuse the devices, so many calls of them, beside an honest pair."""
     command = f"{PROGRAMS}/softwarp-local --calls {calls} --seed {seed} --actors {actors}"
     if corpus:

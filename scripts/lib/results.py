@@ -18,33 +18,65 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
-class Cases:
-    """The cases of a script, printed as they come; the last line counts them."""
+def count_line(verdicts: list[bool]) -> str:
+    """The last line of every script that has results."""
+    return f"{sum(verdicts)} passed, {len(verdicts) - sum(verdicts)} failed"
+
+
+class Outcome:
+    """Single results as (case, passed, reason), to be shown later, and lines worth showing again."""
 
     def __init__(self):
-        self.passed = []
+        self.results = []
+        self.summary = []
 
     def add(self, case: str, passed: bool, text: str = "") -> None:
-        """Note and print one case; with a failure goes its reason."""
-        self.passed.append(passed)
-        print(f"{'ok    ' if passed else 'FAILED'} {case}\n{'' if passed else indented(text)}", end="", flush=True)
+        """Note one case; of one that passed the text is dropped."""
+        self.results.append((case, passed, "" if passed else text))
 
-    def take(self, path: Path) -> bool:
-        """Count the cases that a guest has printed and left in a file; were there any?"""
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.passed += [json.loads(line)["passed"] for line in lines]
-        return bool(lines)
+    def take(self, other: "Outcome") -> None:
+        """Those of a part."""
+        self.results += other.results
+        self.summary += other.summary
+
+    @property
+    def passed(self) -> list[bool]:
+        """The verdicts."""
+        return [passed for _, passed, _ in self.results]
 
     def finish(self) -> int:
         """The last line; returns the exit code."""
-        print(f"{sum(self.passed)} passed, {len(self.passed) - sum(self.passed)} failed")
+        print(count_line(self.passed))
         return 0 if all(self.passed) else 1
 
 
-def cases(text: str) -> list[tuple[str, bool, str]]:
-    """(case, passed, reason) of what Cases has printed."""
-    return [(case, verdict != "FAILED", reason)
-            for verdict, case, reason in re.findall(r"^(ok    |FAILED) (.*)\n((?:    .*\n)*)", text, re.MULTILINE)]
+class Cases(Outcome):
+    """The cases of a script, printed as they come; in a guest they are left in a file, too, for the script outside."""
+
+    def __init__(self, log: Path | None = None):
+        super().__init__()
+        self.log = log
+
+    def add(self, case: str, passed: bool, text: str = "", **more) -> None:
+        """Note and print one case; with a failure goes its reason.  more: is left in the file."""
+        super().add(case, passed, text)
+        print(f"{'ok    ' if passed else 'FAILED'} {case}\n{'' if passed else indented(text)}", end="", flush=True)
+        if self.log:
+            with open(self.log, "a", encoding="utf-8") as log:
+                log.write(json.dumps({"case": case, "passed": passed, "text": text, **more}) + "\n")
+
+    def take_log(self, path: Path) -> bool:
+        """Count the cases that a guest has printed and left in a file; were there any?"""
+        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        self.results += [(case["case"], case["passed"], case["text"]) for case in found]
+        return bool(found)
+
+
+def cases(text: str) -> tuple[list[tuple[str, bool, str]], bool]:
+    """(case, passed, reason) of what Cases has printed, and whether it came to its last line."""
+    found = [(case, verdict != "FAILED", reason)
+             for verdict, case, reason in re.findall(r"^(ok    |FAILED) (.*)\n((?:    .*\n)*)", text, re.MULTILINE)]
+    return found, bool(found) and f"\n{count_line([passed for _, passed, _ in found])}\n" in text
 
 
 def googletest(text: str) -> tuple[int, list[tuple[str, bool, str]]]:

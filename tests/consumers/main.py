@@ -10,21 +10,17 @@ the short run), set_up(), tear_down().  Appends a JSON object per case to $SOFTW
 
 import argparse
 import importlib
-import json
+import pathlib
 import sys
 import time
 import traceback
 
-import host
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
+import host  # noqa: E402
+import results  # noqa: E402
 
 
-def note(case: str, passed: bool, seconds: float, text: str = "") -> None:
-    """Keep one result."""
-    with open(host.OUT / "results.jsonl", "a", encoding="utf-8") as out:
-        out.write(json.dumps({"case": case, "passed": passed, "seconds": seconds, "text": text}) + "\n")
-    print(f"{'ok    ' if passed else 'FAILED'} {case}", flush=True)
-    if not passed:
-        print("".join(f"    {line}\n" for line in text.splitlines()[-40:]), end="", flush=True)
+CASES = results.Cases(host.OUT / "results.jsonl")
 
 
 def run(case: str, function) -> bool:
@@ -45,7 +41,7 @@ def run(case: str, function) -> bool:
             text += "kernel of the target:\n" + host.target.run("dmesg | tail -n 12", 20, check=False)
         except (OSError, host.Broken) as error:
             text += f"no word of the target: {error}\n"
-    note(case, not text, seconds, text)
+    CASES.add(case, not text, text, seconds=seconds)
     return not text
 
 
@@ -55,7 +51,7 @@ def run_group(group, cases) -> bool:
     try:
         group.set_up()
     except (host.Broken, OSError) as error:
-        note(f"{group.TITLE}: set-up", False, time.monotonic() - begin, str(error))
+        CASES.add(f"{group.TITLE}: set-up", False, str(error), seconds=time.monotonic() - begin)
         return False
     good = [run(*case) for case in cases]
     return run(f"{group.TITLE}: everything comes down, modules included", group.tear_down) and all(good)

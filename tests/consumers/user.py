@@ -6,12 +6,14 @@ A line per case; appends {"case", "passed", "text"} to $SOFTWARP_OUT/results.jso
 """
 
 import argparse
-import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
+import results  # noqa: E402
 
 CASES = pathlib.Path(__file__).resolve().parent / "user"
 # For all that one case does, seconds.
@@ -29,7 +31,7 @@ def main() -> int:
         print("\n".join(path.name for path in cases))
         return 0
     out = pathlib.Path(os.environ["SOFTWARP_OUT"])
-    failed = not cases
+    found = results.Cases(out / "results.jsonl")
     for path in cases:
         begin = time.monotonic()
         try:
@@ -39,14 +41,9 @@ def main() -> int:
             text, code = done.stdout.decode(errors="replace"), done.returncode
         except subprocess.TimeoutExpired as late:
             text, code = (late.stdout or b"").decode(errors="replace") + "\nit hangs", 1
-        failed |= code != 0
-        with open(out / "results.jsonl", "a", encoding="utf-8") as results:
-            results.write(json.dumps({"case": path.name, "passed": code == 0, "text": text}) + "\n")
-        print(f"{'ok    ' if code == 0 else 'FAILED'} {path.name} ({time.monotonic() - begin:.0f} s)", flush=True)
-        if code:
-            print("".join(f"    {line}\n" for line in text.splitlines()[-60:]), end="", flush=True)
+        found.add(path.name, code == 0, text, seconds=time.monotonic() - begin)
     (out / "done").touch()
-    return int(failed)
+    return int(not cases or not all(found.passed))
 
 
 sys.exit(main())
