@@ -213,6 +213,16 @@ static void keep_answer(struct sdp_link *link, const struct rdma_conn_param *p)
 	memcpy(link->hello, p->private_data, link->hello_got);
 }
 
+/* The connection is established for rdma_cm, which can now end it. */
+static void established(struct sdp_link *link)
+{
+	spin_lock_bh(&link->lock);
+	link->cm_up = true;
+	if (link->fin_waits && sdp_link_fin_due(link))
+		sdp_link_event(link, SDP_EV_FIN);
+	spin_unlock_bh(&link->lock);
+}
+
 static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct sdp_link *link = id->context;
@@ -227,6 +237,7 @@ static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (link->connector)
 			keep_answer(link, &event->param.conn);
+		established(link);
 		sdp_link_event(link, SDP_EV_DONE);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
@@ -807,15 +818,21 @@ static int step(struct sdp_link *link)
 
 /*
  * rdma_disconnect() ends the queue pair at once: first let all sends complete.
+ * And it tells the peer only if the connection is established for rdma_cm.  A
+ * message of the peer shows that it is, but can arrive before the CM's own.
  */
 static void fin(struct sdp_link *link)
 {
-	bool waits;
+	bool waits, notify;
 
 	spin_lock_bh(&link->lock);
-	waits = link->tx_busy;
+	waits = !sdp_link_fin_due(link);
+	notify = !link->cm_up;
 	link->fin_waits = waits;
 	spin_unlock_bh(&link->lock);
+	/* on failure, the event comes when the CM's message has arrived */
+	if (notify)
+		rdma_notify(link->cm_id, IB_EVENT_COMM_EST);
 	if (!waits && rdma_disconnect(link->cm_id))
 		sdp_link_abort(link, link->error);
 }

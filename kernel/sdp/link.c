@@ -153,6 +153,14 @@ static void setup_timeout(struct sdp_link *link)
 	sdp_link_down(link, link->open ? ECONNRESET : ETIMEDOUT);
 }
 
+/* Both ends have sent all, but the peer does not close the stream. */
+static void close_timeout(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	sdp_count(link->seen.net, SDP_STAT_CLOSE_TIMEOUTS);
+	sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_GRACE));
+}
+
 /*
  * After our DisConn, first send AbortConn, which has a time limit of its own.
  */
@@ -180,7 +188,7 @@ static void timer(struct timer_list *t)
 	else if (link->phase != SDP_LINK_UP)
 		setup_timeout(link);
 	else if (link->conn.state == SDP_WAIT)
-		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_GRACE));
+		close_timeout(link);
 	else if (link->orphan && still_leaving(link))
 		set_orphan_timer(link);
 	else if (link->orphan || link->conn.state == SDP_ABORTING)

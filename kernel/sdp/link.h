@@ -224,7 +224,8 @@ struct sdp_link {
 	unsigned long probe_time;	/* from then until the next probe, in jiffies */
 	bool probing;			/* the last probe has not completed */
 	struct ib_cqe probe;
-	bool fin_waits;			/* raise SDP_EV_FIN once tx_busy is 0 */
+	bool cm_up;			/* rdma_cm has reported ESTABLISHED */
+	bool fin_waits;			/* raise SDP_EV_FIN, see sdp_link_fin_due() */
 	u8 pump;			/* enum sdp_pump */
 	u32 pushers;			/* processes that sleep in send() */
 	bool push_due;			/* one was woken; proto/sdp/push.h */
@@ -431,6 +432,12 @@ void sdp_link_consume(struct sdp_link *link, struct sdp_rx *rx, u32 octets);
 void sdp_link_skip(struct sdp_link *link);
 
 /* The program's position in the stream; under link->lock */
+/* For connections by rdma_cm: the queue pair may end.  link->lock held. */
+static inline bool sdp_link_fin_due(const struct sdp_link *link)
+{
+	return link->cm_up && !link->tx_busy;
+}
+
 static inline u64 sdp_link_position(const struct sdp_link *link)
 {
 	return link->rx_total - link->rx_octets;

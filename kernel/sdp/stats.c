@@ -31,6 +31,7 @@ static const char *const names[SDP_STAT_FELL_BACK] = {
 	[SDP_STAT_ABORTS_RECEIVED] = "aborts_received",
 	[SDP_STAT_ABORTS_SENT] = "aborts_sent",
 	[SDP_STAT_RESETS] = "resets",
+	[SDP_STAT_CLOSE_TIMEOUTS] = "close_timeouts",
 	[SDP_STAT_ORPHAN_TIMEOUTS] = "orphan_timeouts",
 	[SDP_STAT_ORPHANS_DROPPED] = "orphans_dropped",
 	[SDP_STAT_PM_ACCEPTS_SENT] = "pm_accepts_sent",

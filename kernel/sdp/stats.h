@@ -38,6 +38,7 @@ enum sdp_stat {
 	SDP_STAT_ABORTS_RECEIVED,
 	SDP_STAT_ABORTS_SENT,
 	SDP_STAT_RESETS,
+	SDP_STAT_CLOSE_TIMEOUTS,
 	SDP_STAT_ORPHAN_TIMEOUTS,
 	SDP_STAT_ORPHANS_DROPPED,
 	/* port mapper: requests of peers, and results of ours */

@@ -1057,7 +1057,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	}
 	spin_lock_bh(&link->lock);
 	link->tx_busy -= covers;
-	if (link->fin_waits && !link->tx_busy)
+	if (link->fin_waits && sdp_link_fin_due(link))
 		sdp_link_event(link, SDP_EV_FIN);
 	link->tx_large -= large;
 	if (link->phase == SDP_LINK_UP) {

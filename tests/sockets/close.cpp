@@ -4,6 +4,9 @@
  */
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <list>
+#include <string>
 #include <thread>
 
 #include <poll.h>
@@ -11,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "kinds.hpp"
+#include "seen.hpp"
 
 namespace softwarp::sockets {
 
@@ -253,6 +257,44 @@ TEST_P(Close, OctetsComeBeforeTheEnd) {
         EXPECT_EQ(::recv(p.here.get(), &c, 1, 0), 0);
         other.join();
     }
+}
+
+/*
+ * The end of a connection is told to the peer, which waits for it.  With rdma_cm all of a
+ * short connection can be over before its own messages have arrived.
+ */
+TEST_P(Close, ShortOnesLeaveAtOnce) {
+    Fd l = listener(64);
+    std::string port = ":" + std::to_string(name_of(l).port()) + " ";
+    Counters before = counters();
+    std::list<Call> clients;
+    constexpr int kThreads = 6, kEach = 20;
+    for (int i = 0; i < kThreads; i++)
+        clients.emplace_back([&] {
+            for (int j = 0; j < kEach; j++) {
+                Fd here = dial(name_of(l));
+                if (!here || ::send(here.get(), "x", 1, 0) != 1)
+                    return errno;
+            }
+            return 0;
+        });
+    for (int i = 0; i < kThreads * kEach; i++) {
+        Fd there(::accept(l.get(), nullptr, nullptr));
+        ASSERT_TRUE(there);
+        EXPECT_EQ(receive(there, 2).size(), 1U);
+    }
+    for (Call &client : clients)
+        EXPECT_EQ(client.ret(), 0);
+    EXPECT_TRUE(eventually([&] {
+        std::ifstream file("/proc/net/softwarp_sdp");
+        std::string line;
+        while (std::getline(file, line))
+            if (line.find(port) != std::string::npos && line.find(" listen ") == std::string::npos)
+                return false;
+        return true;
+    }));
+    for (const char *name : {"close_timeouts", "orphan_timeouts"})
+        EXPECT_EQ(counters()[name], before.at(name)) << name;
 }
 
 } // namespace softwarp::sockets
