@@ -22,7 +22,7 @@ namespace softwarp::sockets {
 class Tunables : public Peers {};
 INSTANTIATE_TEST_SUITE_P(All, Tunables, testing::ValuesIn(sdp_kinds()), name_of_kind);
 
-using Clock = std::chrono::steady_clock;
+using Clock = TickClock;
 using std::chrono::milliseconds;
 
 struct Bounds {
