@@ -249,22 +249,22 @@ static int learn(int i, int family)
 	return 0;
 }
 
-static struct inet_protosw entries[FAMILIES] = {
-	[V4] = {
-		.type = SOCK_STREAM,
-		.protocol = IPPROTO_SDP,
-		.prot = &prots[V4],
-		.ops = &sock_ops[V4],
-		.flags = INET_PROTOSW_ICSK,
-	},
-	[V6] = {
-		.type = SOCK_STREAM,
-		.protocol = IPPROTO_SDP,
-		.prot = &prots[V6],
-		.ops = &sock_ops[V6],
-		.flags = INET_PROTOSW_ICSK,
-	},
-};
+/* All are the same sockets; init() finds the number in sk_protocol. */
+static const u16 numbers[] = { IPPROTO_SDP, IPPROTO_SDP_AUTO };
+static struct inet_protosw entries[FAMILIES][ARRAY_SIZE(numbers)];
+
+static void make_entries(int i)
+{
+	int n;
+
+	for (n = 0; n < ARRAY_SIZE(numbers); n++) {
+		entries[i][n].type = SOCK_STREAM;
+		entries[i][n].protocol = numbers[n];
+		entries[i][n].prot = &prots[i];
+		entries[i][n].ops = &sock_ops[i];
+		entries[i][n].flags = INET_PROTOSW_ICSK;
+	}
+}
 
 /* socket(AF_INET_SDP): make a socket of AF_INET and graft it. */
 static int create(struct net *net, struct socket *sock, int protocol, int kern)
@@ -296,27 +296,74 @@ static struct net_proto_family family_ops = {
 	.create = create,
 };
 
+static bool is_ours(const struct inet_protosw *p)
+{
+	return p->prot == &prots[V4];
+}
+
 /*
- * Check that no other module has the number of our protocol: its entry would be
- * on the list of ours.  A socket made to find out would have this module loaded
- * by its alias, and modprobe would wait for itself.  The list's head is no entry;
- * it has a pointer where the type would be, which is even.
+ * Check that no other module has a number of ours: its entry would be on the list
+ * of ours.  A socket made to find out would have this module loaded by its alias,
+ * and modprobe would wait for itself.  The list's head is no entry; it has a
+ * pointer where the type would be, which is even.
  */
 static int look_for_others(void)
 {
 	const struct inet_protosw *p;
-	bool found = false;
+	int found = 0;
+	int n;
 
 	rcu_read_lock();
-	list_for_each_entry_rcu(p, &entries[V4].list, list)
-		if (p->type == SOCK_STREAM && p->protocol == IPPROTO_SDP)
-			found = true;
+	list_for_each_entry_rcu(p, &entries[V4][0].list, list)
+		for (n = 0; n < ARRAY_SIZE(numbers); n++)
+			if (p->type == SOCK_STREAM &&
+			    p->protocol == numbers[n] && !is_ours(p))
+				found = numbers[n];
 	rcu_read_unlock();
 	if (!found)
 		return 0;
 	pr_err("softwarp_sdp: protocol %d of AF_INET is another module's\n",
-	       IPPROTO_SDP);
+	       found);
 	return -EEXIST;
+}
+
+static void unregister(int i, int count)
+{
+	while (count--) {
+		if (i == V4)
+			inet_unregister_protosw(&entries[i][count]);
+#if IS_ENABLED(CONFIG_IPV6)
+		else
+			inet6_unregister_protosw(&entries[i][count]);
+#endif
+	}
+}
+
+static void register_v4(void)
+{
+	int n;
+
+	make_entries(V4);
+	for (n = 0; n < ARRAY_SIZE(numbers); n++)
+		inet_register_protosw(&entries[V4][n]);
+}
+
+static int register_v6(void)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	int ret;
+	int n;
+
+	make_entries(V6);
+	for (n = 0; n < ARRAY_SIZE(numbers); n++) {
+		ret = inet6_register_protosw(&entries[V6][n]);
+		if (ret) {
+			unregister(V6, n);
+			return ret;
+		}
+	}
+#endif
+	return 0;
 }
 
 int sdp_family_init(void)
@@ -328,17 +375,15 @@ int sdp_family_init(void)
 		return ret;
 	/* with ipv6.disable=1 there is no IPv6 */
 	have_v6 = IS_ENABLED(CONFIG_IPV6) && !learn(V6, AF_INET6);
-	inet_register_protosw(&entries[V4]);
+	register_v4();
 	ret = look_for_others();
 	if (ret)
 		goto err_v4;
-#if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6) {
-		ret = inet6_register_protosw(&entries[V6]);
+		ret = register_v6();
 		if (ret)
 			goto err_v4;
 	}
-#endif
 	family_ops.family = sdp_family;
 	ret = sock_register(&family_ops);
 	if (ret) {
@@ -349,12 +394,10 @@ int sdp_family_init(void)
 	return 0;
 
 err_v6:
-#if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6)
-		inet6_unregister_protosw(&entries[V6]);
-#endif
+		unregister(V6, ARRAY_SIZE(numbers));
 err_v4:
-	inet_unregister_protosw(&entries[V4]);
+	unregister(V4, ARRAY_SIZE(numbers));
 	return ret;
 }
 
@@ -366,9 +409,7 @@ void sdp_family_exit(void)
 		if (left_prots[i])
 			left_prots[i]->owner = tcp_prots[i]->owner;
 	sock_unregister(sdp_family);
-#if IS_ENABLED(CONFIG_IPV6)
 	if (have_v6)
-		inet6_unregister_protosw(&entries[V6]);
-#endif
-	inet_unregister_protosw(&entries[V4]);
+		unregister(V6, ARRAY_SIZE(numbers));
+	unregister(V4, ARRAY_SIZE(numbers));
 }

@@ -340,6 +340,7 @@ void sdp_sock_unlinked(struct sdp_link *link)
 
 static int init(struct sock *sk)
 {
+	bool unaware = sk->sk_protocol == IPPROTO_SDP_AUTO;
 	struct sdp_sock *ss;
 	int ret;
 
@@ -355,7 +356,9 @@ static int init(struct sock *sk)
 	if (!ss)
 		return -ENOMEM;
 	ss->layout = sdp_tunable(sock_net(sk), SDP_LAYOUT_DEFAULT);
-	ss->policy = sdp_tunable(sock_net(sk), SDP_POLICY_DEFAULT);
+	ss->policy = unaware ? SDP_INFO_POLICY_AUTO :
+			       sdp_tunable(sock_net(sk), SDP_POLICY_DEFAULT);
+	ss->unaware = unaware;
 	ss->sk = sk;
 	ret = sdp_seen_reserve(&ss->seen, SDP_SEEN_SOCK, sk);
 	if (ret) {
@@ -1030,7 +1033,7 @@ static int prepare_to_listen(struct sock *sk)
 	return 0;
 }
 
-static int sdp_listen(struct socket *sock, int backlog)
+static int listen_by_policy(struct socket *sock, int backlog)
 {
 	struct sock *sk = sock->sk;
 	struct sdp_listener *l;
@@ -1069,6 +1072,40 @@ static int sdp_listen(struct socket *sock, int backlog)
 		sdp_cma_listen(l);
 		sdp_listener_put(l);
 	}
+	return ret;
+}
+
+/* Change the policy of a socket that is idle. */
+static bool change_policy(struct sock *sk, u8 from, u8 to)
+{
+	struct sdp_sock *ss;
+	bool changed;
+
+	lock_sock(sk);
+	ss = sdp_sk(sk);
+	changed = ss && ss->unaware && ss->policy == from &&
+		  sdp_option_is_idle(sk);
+	if (changed)
+		ss->policy = to;
+	release_sock(sk);
+	return changed;
+}
+
+/*
+ * A program that has asked for TCP gets TCP if what SDP needs besides is missing:
+ * memory, or a second port.
+ */
+static int sdp_listen(struct socket *sock, int backlog)
+{
+	struct sock *sk = sock->sk;
+	int ret = listen_by_policy(sock, backlog);
+
+	if (!ret || !change_policy(sk, SDP_INFO_POLICY_AUTO,
+				   SDP_INFO_POLICY_TCP))
+		return ret;
+	ret = listen_by_policy(sock, backlog);
+	if (ret)
+		change_policy(sk, SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_AUTO);
 	return ret;
 }
 

@@ -42,6 +42,7 @@ struct sdp_sock {
 	struct sdp_attempt *attempt;	/* with a reference */
 	bool undecided;			/* connect() chooses, see auto.h */
 	bool tcp;			/* the socket is TCP's */
+	bool unaware;			/* made as IPPROTO_SDP_AUTO */
 	u8 policy;			/* enum sdp_info_policy */
 	u8 reason;			/* enum sdp_info_reason, of @tcp */
 	struct sdp_by_tcp *by_tcp;	/* its line in /proc, if @tcp */

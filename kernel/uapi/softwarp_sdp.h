@@ -21,6 +21,13 @@
 #define IPPROTO_SDP	257
 
 /*
+ * The same for programs that have asked for TCP and know nothing of SDP: the
+ * policy is SDP_INFO_POLICY_AUTO at first, whatever the default is, and a listen()
+ * that lacks something for SDP alone uses TCP.
+ */
+#define IPPROTO_SDP_AUTO	258
+
+/*
  * Level of the socket options.  Linux numbers its levels from 256 upwards and
  * is still below 300; the value of IPPROTO_SDP itself is taken by SOL_AX25.
  * Earlier SDP sockets for Linux used this level too, but with other option

@@ -444,6 +444,46 @@ TEST_P(Auto, AnswerIsStale) {
     expect_more(before, "pm_denied", 1);
 }
 
+/* The number for programs that know nothing of SDP: the policy auto, whatever the default. */
+TEST_P(Auto, ByNumber) {
+    for (int usual : {SDP_INFO_POLICY_SDP, SDP_INFO_POLICY_AUTO, SDP_INFO_POLICY_TCP}) {
+        Tuned tuned("policy", usual);
+        Fd unaware(::socket(GetParam().address, SOCK_STREAM, IPPROTO_SDP_AUTO));
+        ASSERT_TRUE(unaware) << std::strerror(errno);
+        EXPECT_EQ(option(unaware, SOL_SDP, SDP_POLICY), SDP_INFO_POLICY_AUTO) << usual;
+        EXPECT_EQ(option(unaware, SOL_SOCKET, SO_PROTOCOL), IPPROTO_TCP);
+        EXPECT_EQ(option(make(), SOL_SDP, SDP_POLICY), usual);
+        Fd listener = listening(std::move(unaware));
+        Fd here(::socket(GetParam().address, SOCK_STREAM, IPPROTO_SDP_AUTO));
+        ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+        Fd there = accepted(listener);
+        expect_sdp(here);
+        EXPECT_TRUE(echoes(here, there));
+    }
+    EXPECT_EQ(ERRNO_OF(::socket(GetParam().address, SOCK_DGRAM, IPPROTO_SDP_AUTO)),
+              EPROTONOSUPPORT);
+}
+
+/* ... and TCP from listen() if there is no second port for SDP, where a program that knows is told.
+ */
+TEST_P(Auto, ByNumberWithoutASecondPort) {
+    LocalPorts one("40000 40000");
+    Fd taken = plain();
+    ASSERT_EQ(bind_to(taken, loopback(40000)), 0);
+    Fd aware = make_auto();
+    ASSERT_EQ(bind_to(aware, loopback(40002)), 0);
+    EXPECT_EQ(ERRNO_OF(::listen(aware.get(), 1)), EADDRINUSE);
+    aware.reset();
+    Fd listener(::socket(GetParam().address, SOCK_STREAM, IPPROTO_SDP_AUTO));
+    ASSERT_EQ(bind_to(listener, loopback(40002)), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0) << std::strerror(errno);
+    EXPECT_EQ(option(listener, SOL_SDP, SDP_POLICY), SDP_INFO_POLICY_TCP);
+    taken.reset();
+    Fd here = plain();
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    EXPECT_TRUE(echoes(here, accepted(listener)));
+}
+
 /* A port by which somebody was told of a service is not another's for as long as that is known. */
 TEST_P(Auto, PortsRest) {
     LocalPorts few("40000 41023");

@@ -195,6 +195,7 @@ TEST(Unload, WhenTheLastSocketIsClosed) {
     EXPECT_TRUE(lines().empty());
     EXPECT_EQ(unload("softwarp_sdp"), 0);
     EXPECT_EQ(ERRNO_OF(::socket(AF_INET, SOCK_STREAM, IPPROTO_SDP)), EPROTONOSUPPORT);
+    EXPECT_EQ(ERRNO_OF(::socket(AF_INET, SOCK_STREAM, IPPROTO_SDP_AUTO)), EPROTONOSUPPORT);
     ASSERT_EQ(load(module), 0);
     {
         Fd l = listening();
