@@ -46,6 +46,7 @@ constexpr int exit_check_sdp = 0;
 constexpr int exit_check_tcp = 1;
 
 constexpr const char *library_name = "libsoftwarp_sdp.so";
+constexpr const char *switch_name = "sdp_switch";
 // Longer than the kernel takes to give up SDP and use TCP.
 constexpr timeval connect_time{.tv_sec = 30, .tv_usec = 0};
 
@@ -56,6 +57,7 @@ struct Options {
     std::optional<std::string> check;
     bool verbose = false;
     bool connect = false;
+    bool kernel = false;
     std::vector<std::string> command;
 };
 
@@ -63,6 +65,7 @@ class Help : public CLI::Formatter {
   public:
     std::string make_usage(const CLI::App *, std::string) const override {
         return "usage: sdp_run [OPTION]... CMD [ARG]...\n"
+               "       sdp_run --kernel CMD [ARG]...\n"
                "       sdp_run --check ADDRESS:PORT [--connect] [OPTION]... [CMD]\n";
     }
 };
@@ -113,11 +116,11 @@ void set_variables(const Options &options) {
 }
 
 // Beside this program in a build tree; else where it was installed.  Empty if nowhere.
-std::string find_library() {
+std::string find_own(const char *name, const char *installed) {
     std::error_code error;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
     for (const std::filesystem::path &path :
-         {self.parent_path() / library_name, std::filesystem::path{SOFTWARP_LIBRARY}}) {
+         {self.parent_path() / name, std::filesystem::path{installed}}) {
         if (!path.empty() && std::filesystem::exists(path, error))
             return path.string();
     }
@@ -126,7 +129,7 @@ std::string find_library() {
 
 // Puts the library first in LD_PRELOAD; whether that can be done.
 bool preload_library() {
-    const std::string library = find_library();
+    const std::string library = find_own(library_name, SOFTWARP_LIBRARY);
     if (library.empty()) {
         complain("{} is neither beside sdp_run nor at {}", library_name, SOFTWARP_LIBRARY);
         return false;
@@ -210,6 +213,26 @@ int run(const Options &options) {
     const int error = errno;
     complain("{}: {}", name, describe(error));
     return error == ENOENT ? exit_not_found : exit_not_startable;
+}
+
+// By the kernel's switch, without the library: sdp_switch runs the program.
+int run_by_kernel(const Options &options) {
+    const std::string path = find_own(switch_name, SOFTWARP_SWITCH);
+    if (path.empty()) {
+        complain("--kernel needs sdp_switch, which is neither beside sdp_run nor at {}; it is "
+                 "built where clang, bpftool and libbpf are",
+                 SOFTWARP_SWITCH);
+        return exit_failed;
+    }
+    std::vector<std::string> words{path, "run", "--"};
+    words.insert(words.end(), options.command.begin(), options.command.end());
+    std::vector<char *> arguments;
+    for (std::string &word : words)
+        arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(path.c_str(), arguments.data());
+    complain("{}: {}", path, describe(errno));
+    return exit_failed;
 }
 
 // The policy of a role, printed with the rule that it comes from.
@@ -390,6 +413,9 @@ int parse(int argc, char **argv, Options &options) {
     app.add_option("-l,--log", options.log,
                    "as in a log rule: \"destination file NAME min-level 4\"")
         ->type_name("SETTINGS");
+    app.add_flag("-k,--kernel", options.kernel,
+                 "let the kernel switch CMD's sockets, in place of a library: for static programs, "
+                 "Go, setuid. For root; the policy is auto, and there are no rules");
     app.add_option("--check", options.check,
                    "run nothing; explain what a connection to this address would use")
         ->type_name("ADDRESS:PORT");
@@ -416,6 +442,11 @@ int parse(int argc, char **argv, Options &options) {
         complain("--connect goes with --check");
         return exit_failed;
     }
+    if (options.kernel &&
+        (options.policy || options.rules || options.log || options.verbose || options.check)) {
+        complain("--kernel goes with no other option: the kernel knows no rules, and logs nothing");
+        return exit_failed;
+    }
     if (options.command.empty() && !options.check) {
         complain("no program is given; see sdp_run --help");
         return exit_failed;
@@ -430,6 +461,8 @@ int main(int argc, char **argv) {
         Options options;
         if (const int code = parse(argc, argv, options); code != 0)
             return code < 0 ? 0 : code; // --help
+        if (options.kernel)
+            return run_by_kernel(options);
         return options.check ? check(options) : run(options);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "sdp_run: %s\n", error.what());

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Sentences about errors of the system.
+#ifndef SOFTWARP_TOOLS_ERRORS_HPP
+#define SOFTWARP_TOOLS_ERRORS_HPP
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace softwarp::tools {
+
+[[nodiscard]] inline const char *describe(int error) {
+    const char *text = strerrordesc_np(error);
+    return text != nullptr ? text : "unknown error";
+}
+
+// What failed, and why; who may do it if that was the reason.
+[[nodiscard]] inline std::runtime_error failure(const std::string &what, int error) {
+    std::string text = what + ": " + describe(error);
+    if (error == EPERM || error == EACCES)
+        text += "; this needs root, with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN";
+    return std::runtime_error{text};
+}
+
+} // namespace softwarp::tools
+
+#endif // SOFTWARP_TOOLS_ERRORS_HPP
