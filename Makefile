@@ -13,7 +13,7 @@ JOBS ?= $(shell nproc)
 native := build/kernel/native
 
 .PHONY: all
-all: modules provider ## the modules, the provider, the preload library and sdp_run
+all: modules provider ## the modules, the provider, the preload library and its tools
 
 .PHONY: help
 help: ## this list
@@ -32,7 +32,7 @@ modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
 
 .PHONY: provider
-provider: ## the libibverbs provider, in build/provider; the preload library and sdp_run, in build/preload
+provider: ## the libibverbs provider, in build/provider; the preload library, sdp_run and sdp_switch, in build/preload
 	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 	cmake --build build/cmake --parallel $(JOBS)
 
@@ -55,7 +55,7 @@ conformance-programs:
 check: setup-consumers ## every test; ends with "N passed, N failed"
 	@scripts/check
 
-.PHONY: lint builds unit kunit e2e preload
+.PHONY: lint builds unit kunit e2e preload switch
 lint: ## style and static checks
 	@scripts/check lint
 builds: ## the modules build for every kernel
@@ -68,6 +68,8 @@ e2e: ## end-to-end tests on stock-6.12, debug and uml
 	@scripts/check e2e
 preload: ## programs under sdp_run between two hosts: iperf3, curl, Python
 	@scripts/check preload
+switch: ## programs that cannot be preloaded, by the kernel's hook
+	@scripts/check switch
 
 .PHONY: conformance
 conformance: setup ## every requirement of MPA, DDP, RDMAP, RFC 5042 and SDP, with the test that shows it
@@ -104,7 +106,7 @@ soak: setup ## SDP sockets with gigabytes, 2,000 connections, 20,000 sockets; en
 	@scripts/soak
 
 .PHONY: install
-install: ## modules (needs KDIR=), provider, preload library, sdp_run, man pages, below DESTDIR
+install: ## modules (needs KDIR=), provider, preload library and its tools, man pages, below DESTDIR
 	$(if $(KDIR),,$(error name the kernel: make install KDIR=/lib/modules/$$(uname -r)/build))
 	scripts/module --kdir $(KDIR)
 	@# Headers packages have no key, with which signing would seem to work, and no System.map, without which depmod is left

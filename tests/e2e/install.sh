@@ -108,6 +108,18 @@ assert client.recv(100) == b"octets"
 END
 }
 
+# Linux has it since 6.6; everybody is told.
+no_hook() {
+	for command in "sdp_switch on" "sdp_run --kernel true" "setpriv --reuid=65534 --regid=65534 --clear-groups sdp_switch on"; do
+		text=$($command 2>&1)
+		[ $? = 125 ] || { echo "$command: $text"; return 1; }
+		case $text in
+		"sdp_switch: this kernel, $release, has no hook for the protocols of sockets "*) ;;
+		*) echo "$command: $text"; return 1 ;;
+		esac
+	done
+}
+
 check "nothing is installed at first" bare
 check "make install KDIR=..." installed
 check "the modules are stripped" stripped
@@ -115,4 +127,5 @@ check "modprobe softwarp, and rdma link add without it" loaded
 check "manual pages and header" documented
 check "ibv_devinfo and rping with the installed provider" seen
 check "an SDP socket loads its module, and connects" sockets
+check "sdp_switch says that this kernel has no hook" no_hook
 [ $failed = 0 ]
