@@ -13,6 +13,7 @@
 #include <fstream>
 #include <string>
 
+#include "tools/cgroup.hpp"
 #include "tools/network.hpp"
 #include "tools/program.hpp"
 
@@ -151,4 +152,26 @@ TEST(NetworkTest, RouteWithinTheHost) {
     }
     EXPECT_EQ(netdev_with(endpoint_of("127.0.0.1:80").value()), "lo");
     EXPECT_EQ(netdev_with(endpoint_of("192.0.2.99:80").value()), "");
+}
+
+TEST(CgroupTest, MountPoint) {
+    const std::string v1 = "30 25 0:26 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n";
+    EXPECT_EQ(cgroup_mount_in(v1 + "31 25 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:4 "
+                                   "master:1 - cgroup2 none rw\n"),
+              "/sys/fs/cgroup/unified");
+    // without optional fields; blanks are written as octal numbers
+    EXPECT_EQ(cgroup_mount_in("31 25 0:27 / /a\\040b\\134c rw - cgroup2 none rw"), "/a b\\c");
+    EXPECT_EQ(cgroup_mount_in("31 25 0:27 / /a\\04 rw - cgroup2 none rw"), "/a\\04");
+    EXPECT_EQ(cgroup_mount_in("31 25 0:27 / /a\\999 rw - cgroup2 none rw"), "/a\\999");
+    for (const char *none : {"", "\n", "- cgroup2\n", "31 25 - cgroup2", "31 25 0:27 / /a rw -",
+                             "31 25 0:27 / /cgroup2 rw - tmpfs cgroup2 rw"})
+        EXPECT_EQ(cgroup_mount_in(none), "") << none;
+    EXPECT_EQ(cgroup_mount_in(v1), "");
+}
+
+TEST(CgroupTest, OwnPath) {
+    EXPECT_EQ(cgroup_path_in("0::/\n"), "/");
+    EXPECT_EQ(cgroup_path_in("9:cpu:/x\n0::/user.slice/a b\n"), "/user.slice/a b");
+    for (const char *none : {"", "9:cpu:/x\n", "0::/../..\n", "0::/a/../b"})
+        EXPECT_EQ(cgroup_path_in(none), "") << none;
 }

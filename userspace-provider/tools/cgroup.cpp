@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -160,7 +161,8 @@ std::string cgroup_path_in(std::string_view text) {
     while (!text.empty()) {
         const std::string_view line = take_line(text);
         // ".." leads out of the namespace of cgroups
-        if (line.starts_with(start) && line.substr(start.size()).find("/..") == line.npos)
+        if (line.starts_with(start) &&
+            line.substr(start.size()).find("/..") == std::string_view::npos)
             return std::string{line.substr(start.size())};
     }
     return {};
@@ -222,8 +224,14 @@ std::string path_of_cgroup(std::uint64_t id) {
 Cgroup make_cgroup(const Cgroup &parent, const std::string &name) {
     for (int i = 0; i < names_most; ++i) {
         const std::string path = fmt::format("{}/{}-{}-{}", parent.path, name, getpid(), i);
-        if (mkdir(path.c_str(), 0755) == 0)
-            return find_cgroup(path);
+        if (mkdir(path.c_str(), 0755) == 0) {
+            try {
+                return find_cgroup(path);
+            } catch (const std::exception &) {
+                rmdir(path.c_str());
+                throw;
+            }
+        }
         if (errno != EEXIST)
             throw failure("making the control group " + path, errno);
     }

@@ -227,6 +227,7 @@ int run_by_kernel(const Options &options) {
     std::vector<std::string> words{path, "run", "--"};
     words.insert(words.end(), options.command.begin(), options.command.end());
     std::vector<char *> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string &word : words)
         arguments.push_back(word.data());
     arguments.push_back(nullptr);

@@ -281,7 +281,6 @@ void need_hook() {
 }
 
 void switch_on(const Cgroup &cgroup) {
-    need_hook();
     const Pins pins;
     if (const std::optional<Map> map = pinned_map()) {
         map->add(cgroup);

@@ -23,7 +23,7 @@ struct SwitchState {
     std::vector<SwitchedCgroup> cgroups;
 };
 
-// Returns if the kernel has the hook; anybody may ask.
+// Returns if the kernel has the hook; anybody may ask, and does so before switch_on().
 void need_hook();
 void switch_on(const Cgroup &cgroup);
 // For one; the last one takes the programs with it.  Whether it was on.
