@@ -117,11 +117,16 @@ static int __net_init init_net_of(struct net *net)
 	ret = sdp_proc_init(net);
 	if (ret)
 		goto err_stats;
-	ret = sdp_sysctl_init(net);
+	ret = sdp_pm_proc_init(net);
 	if (ret)
 		goto err_proc;
+	ret = sdp_sysctl_init(net);
+	if (ret)
+		goto err_pm_proc;
 	return 0;
 
+err_pm_proc:
+	sdp_pm_proc_exit(net);
 err_proc:
 	sdp_proc_exit(net);
 err_stats:
@@ -133,6 +138,7 @@ err_stats:
 static void __net_exit exit_net_of(struct net *net)
 {
 	sdp_sysctl_exit(net);
+	sdp_pm_proc_exit(net);
 	sdp_proc_exit(net);
 	sdp_stats_exit(net);
 	sdp_pm_exit(&sdp_net(net)->pm);

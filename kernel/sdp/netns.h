@@ -76,4 +76,8 @@ void sdp_seen_release(struct sdp_seen *s);
 int sdp_proc_init(struct net *net);
 void sdp_proc_exit(struct net *net);
 
+/* pmproc.c */
+int sdp_pm_proc_init(struct net *net);
+void sdp_pm_proc_exit(struct net *net);
+
 #endif /* SDP_NETNS_H */

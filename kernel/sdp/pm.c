@@ -24,6 +24,8 @@
 #define SCAN_MAX	1024
 /* Interval to look for ports that have rested */
 #define REST_TIME	(HZ / 2)
+/* Entries of the cache that a reader looks at with the lock held */
+#define LOOK_MAX	64
 
 u64 sdp_pm_now(void)
 {
@@ -609,6 +611,25 @@ enum sdp_pm_known sdp_pm_lookup(struct sdp_pm *pm, const struct sdp_pm_msg *aske
 out:
 	spin_unlock_bh(&pm->lock);
 	return known;
+}
+
+bool sdp_pm_next(struct sdp_pm *pm, u32 *at, struct sdp_pm_entry *entry,
+		 u64 *now)
+{
+	const struct sdp_pm_entry *e;
+	u32 end;
+
+	do {
+		cond_resched();
+		spin_lock_bh(&pm->lock);
+		*now = sdp_pm_now();
+		end = pm->cache.sets * SDP_PM_WAYS;
+		e = sdp_pm_cache_next(&pm->cache, at, LOOK_MAX, *now);
+		if (e)
+			*entry = *e;
+		spin_unlock_bh(&pm->lock);
+	} while (!e && *at < end);
+	return e;
 }
 
 static void keep(struct sdp_pm *pm, const struct sdp_pm_msg *asked,

@@ -134,6 +134,16 @@ enum sdp_pm_known {
 enum sdp_pm_known sdp_pm_lookup(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 				union sdp_end *where);
 
+/*
+ * sdp_pm_next - copy the next valid entry of the cache
+ * @at: index to begin with, and then that of the entry
+ * @now: time at which it was valid
+ * False: there is none.  Process context; the lock is held for a few entries at
+ * a time.
+ */
+bool sdp_pm_next(struct sdp_pm *pm, u32 *at, struct sdp_pm_entry *entry,
+		 u64 *now);
+
 /* Enter an answer in the cache: accepted, denied, or no port mapper there */
 void sdp_pm_accepted(struct sdp_pm *pm, const struct sdp_pm_msg *asked,
 		     const struct sdp_pm_msg *ack, u8 time);

@@ -261,6 +261,51 @@ static void cache_full(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, sdp_pm_cache_find(&c, &service, 1, 0));
 }
 
+/* Each valid entry once, in steps of any size; expired and empty ones never */
+static void cache_walk(struct kunit *test)
+{
+	struct sdp_pm_cache c = cache_of(test);
+	const u32 end = 2 * SDP_PM_WAYS;
+	struct sdp_pm_msg asked = service;
+	const struct sdp_pm_entry *e;
+	u32 at, most;
+	int i, found;
+
+	at = 0;
+	KUNIT_EXPECT_NULL(test, sdp_pm_cache_next(&c, &at, ~0U, 0));
+	KUNIT_EXPECT_EQ(test, end, at);
+	/* even ports until 10, odd ones until 20, in both sets */
+	for (i = 0; i < 6; i++) {
+		asked.ap_port = 100 + i;
+		sdp_pm_cache_keep(&c, &asked, i / 3, NULL, 0,
+				  i % 2 ? 20 : 10, 0);
+	}
+	for (most = 1; most <= end + 1; most++) {
+		u32 seen = 0;
+
+		for (at = 0, found = 0; at < end;) {
+			u32 from = at;
+
+			e = sdp_pm_cache_next(&c, &at, most, 10);
+			KUNIT_ASSERT_LE(test, at - from, most);
+			if (!e)
+				continue;
+			KUNIT_EXPECT_PTR_EQ(test, &c.entries[at], e);
+			seen |= 1U << (e->ap_port - 100);
+			found++;
+			at++;
+		}
+		KUNIT_EXPECT_EQ(test, 3, found);
+		KUNIT_EXPECT_EQ(test, 0x2aU, seen);
+	}
+	/* beyond the end, as after a change of the size */
+	at = end + 1;
+	KUNIT_EXPECT_NULL(test, sdp_pm_cache_next(&c, &at, ~0U, 0));
+	at = 0;
+	KUNIT_EXPECT_NULL(test, sdp_pm_cache_next(&c, &at, 0, 0));
+	KUNIT_EXPECT_EQ(test, 0U, at);
+}
+
 /* PM-57: so many at once, so many per second, and one source leaves room */
 static void flood(struct kunit *test)
 {
@@ -295,6 +340,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(silence),
 	KUNIT_CASE(cache),
 	KUNIT_CASE(cache_full),
+	KUNIT_CASE(cache_walk),
 	KUNIT_CASE(flood),
 	{}
 };

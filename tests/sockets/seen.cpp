@@ -79,14 +79,21 @@ Tuned::~Tuned() {
 class Seen : public Peers {};
 INSTANTIATE_TEST_SUITE_P(All, Seen, testing::ValuesIn(sdp_kinds()), name_of_kind);
 
+/* The port mapper is for softwarp's devices alone. */
+class SeenAnswers : public Peers {};
+INSTANTIATE_TEST_SUITE_P(All, SeenAnswers,
+                         testing::Values(Kind{"sdp4", AF_INET, IPPROTO_SDP, AF_INET},
+                                         Kind{"sdp6", AF_INET6, IPPROTO_SDP, AF_INET6}),
+                         name_of_kind);
+
 using Row = std::map<std::string, std::string>;
 
 /* A thread's own network namespace may be another one than the process's. */
 static const std::string kProc = "/proc/thread-self/net/";
 
-/* Lines by the names of their columns */
-static std::vector<Row> rows() {
-    std::ifstream file(kProc + "softwarp_sdp");
+/* Lines of a file by the names of their columns */
+static std::vector<Row> table(const std::string &name) {
+    std::ifstream file(kProc + name);
     EXPECT_TRUE(file.is_open());
     std::string text, word;
     std::vector<std::string> names;
@@ -106,6 +113,10 @@ static std::vector<Row> rows() {
         found.push_back(row);
     }
     return found;
+}
+
+static std::vector<Row> rows() {
+    return table("softwarp_sdp");
 }
 
 static std::string text_of(const Address &a) {
@@ -622,6 +633,57 @@ TEST_P(Seen, SilenceIsCounted) {
     Fd app = make();
     EXPECT_EQ(ERRNO_OF(::connect(app.get(), a.get(), a.len)), ETIMEDOUT);
     expect_more(before, "setup_timeouts", 1);
+}
+
+/* A line for each answer that is remembered, of the namespace alone, and for root alone. */
+TEST_P(SeenAnswers, OfPortMappers) {
+    const std::string path = kProc + "softwarp_sdp_pm";
+    struct stat st {};
+    ASSERT_EQ(::stat(path.c_str(), &st), 0);
+    EXPECT_EQ(st.st_mode & 07777, 0400U);
+    EXPECT_EQ(st.st_uid, 0U);
+    EXPECT_EQ(in_child([&] {
+                  if (::setgid(65534) != 0 || ::setuid(65534) != 0)
+                      return -1;
+                  return ::open(path.c_str(), O_RDONLY) < 0 ? errno : 0;
+              }),
+              EACCES);
+
+    /* another size forgets all */
+    Tuned size("pm_cache", std::stoi(read_value("pm_cache")) == 128 ? 256 : 128);
+    Tuned denied("pm_denied_ms", 600000);
+    Fd both = make();
+    set(both, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_AUTO);
+    ASSERT_EQ(bind_to(both, loopback()), 0);
+    ASSERT_EQ(::listen(both.get(), 8), 0);
+    Fd tcp = tcp_listener();
+    for (const Fd *to : {&both, &tcp}) {
+        Fd fd = make();
+        set(fd, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_AUTO);
+        ASSERT_EQ(connect_to(fd, name_of(*to)), 0);
+    }
+    std::map<std::string, Row> found;
+    for (Row &row : table("softwarp_sdp_pm"))
+        found[row["service"]] = row;
+    Row &by_sdp = found[text_of(name_of(both))];
+    EXPECT_EQ(by_sdp["answer"], "sdp");
+    EXPECT_NE(by_sdp["sdp"], by_sdp["service"]);
+    EXPECT_EQ(by_sdp["sdp"].substr(0, by_sdp["sdp"].rfind(':')),
+              by_sdp["service"].substr(0, by_sdp["service"].rfind(':')));
+    EXPECT_EQ(by_sdp["local"], text_of(loopback()));
+    Row &by_tcp = found[text_of(name_of(tcp))];
+    EXPECT_EQ(by_tcp["answer"], "denied");
+    EXPECT_EQ(by_tcp["sdp"], "-");
+    EXPECT_LE(std::stol(by_tcp["expires_ms"]), 600000);
+    EXPECT_GT(std::stol(by_tcp["expires_ms"]), 500000);
+
+    std::vector<Row> others;
+    std::thread other([&] {
+        ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
+        others = table("softwarp_sdp_pm");
+    });
+    other.join();
+    EXPECT_TRUE(others.empty());
 }
 
 TEST_P(Seen, NobodyWrites) {

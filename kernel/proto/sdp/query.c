@@ -95,6 +95,19 @@ const struct sdp_pm_entry *sdp_pm_cache_find(const struct sdp_pm_cache *c,
 	return NULL;
 }
 
+const struct sdp_pm_entry *sdp_pm_cache_next(const struct sdp_pm_cache *c,
+					     __u32 *at, __u32 most, __u64 now)
+{
+	const struct sdp_pm_entry *e;
+
+	for (; most && *at < c->sets * SDP_PM_WAYS; most--, (*at)++) {
+		e = &c->entries[*at];
+		if (e->version && now < e->until)
+			return e;
+	}
+	return NULL;
+}
+
 void sdp_pm_cache_drop(struct sdp_pm_cache *c, const struct sdp_pm_msg *asked,
 		       __u32 hash)
 {

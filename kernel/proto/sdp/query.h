@@ -97,6 +97,15 @@ void sdp_pm_cache_keep(struct sdp_pm_cache *c, const struct sdp_pm_msg *asked,
 		       __u32 hash, const struct sdp_pm_msg *answer, __u8 time,
 		       __u64 ms, __u64 now);
 
+/*
+ * sdp_pm_cache_next - find the next valid entry
+ * @at: index to begin with; on return that of the entry, or where to continue
+ * @most: entries to look at
+ * NULL: there is none among these; none at all if @at is SDP_PM_WAYS * @c->sets.
+ */
+const struct sdp_pm_entry *sdp_pm_cache_next(const struct sdp_pm_cache *c,
+					     __u32 *at, __u32 most, __u64 now);
+
 /* Forget an answer that was wrong: the port it names has sent a reset. */
 void sdp_pm_cache_drop(struct sdp_pm_cache *c, const struct sdp_pm_msg *asked,
 		       __u32 hash);
