@@ -145,6 +145,15 @@ std::string name_of(std::uint32_t index) {
     return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
+bool is_over(const RdmaDevice &device, const std::string &netdev) {
+    return std::find(device.netdevs.begin(), device.netdevs.end(), netdev) != device.netdevs.end();
+}
+
+bool is_among(const std::vector<RdmaDevice> &devices, const std::string &name) {
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const RdmaDevice &device) { return device.name == name; });
+}
+
 int nldev(int command) {
     return RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
 }
@@ -223,6 +232,31 @@ std::vector<RdmaDevice> rdma_devices() {
         devices.push_back(std::move(device));
     }
     return devices;
+}
+
+std::optional<RdmaDevice> device_on(const std::vector<RdmaDevice> &devices, const Route &route,
+                                    const Endpoint &endpoint) {
+    std::vector<std::string> netdevs{route.netdev};
+    if (route.loopback) {
+        netdevs.insert(netdevs.begin(), "lo");
+        netdevs.push_back(netdev_with(endpoint));
+    }
+    for (const bool softwarp : {true, false}) {
+        for (const std::string &netdev : netdevs) {
+            for (const RdmaDevice &device : devices) {
+                if (device.softwarp == softwarp && is_over(device, netdev))
+                    return device;
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+std::string add_command(const std::vector<RdmaDevice> &devices, const std::string &netdev) {
+    std::string name;
+    for (std::size_t i = 0; name.empty() || is_among(devices, name); ++i)
+        name = "sw" + std::to_string(i);
+    return "rdma link add " + name + " type softwarp netdev " + netdev;
 }
 
 } // namespace softwarp::tools

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// What sdp_run --check has to know of the host: the route to an address, and the RDMA
-// devices over netdevs.  By netlink, as ip(8) and rdma(8) do.
+// What sdp_run --check and sdp_stat have to know of the host: the route to an address, and
+// the RDMA devices over netdevs.  By netlink, as ip(8) and rdma(8) do.
 #ifndef SOFTWARP_TOOLS_NETWORK_HPP
 #define SOFTWARP_TOOLS_NETWORK_HPP
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,16 @@ struct RdmaDevice {
 
 // Those of this network namespace; none without RDMA in the kernel.
 [[nodiscard]] std::vector<RdmaDevice> rdma_devices();
+
+// The device that the kernel takes: over the route's netdev; within the host also over
+// the one that has the address.  softwarp's come first.
+[[nodiscard]] std::optional<RdmaDevice> device_on(const std::vector<RdmaDevice> &devices,
+                                                  const Route &route,
+                                                  const preload::Endpoint &endpoint);
+
+// The command that makes one over a netdev, with a name that is free.
+[[nodiscard]] std::string add_command(const std::vector<RdmaDevice> &devices,
+                                      const std::string &netdev);
 
 } // namespace softwarp::tools
 

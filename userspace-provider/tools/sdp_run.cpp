@@ -28,6 +28,7 @@
 #include "preload/kernel.hpp"
 #include "preload/rules.hpp"
 #include "program.hpp"
+#include "words.hpp"
 
 namespace {
 
@@ -37,6 +38,7 @@ using preload::Loaded;
 using preload::Policy;
 using preload::Role;
 using preload::Rule;
+using tools::describe;
 
 // As env(1) and nice(1) have them; of --check whether SDP can be used.
 constexpr int exit_failed = 125;
@@ -89,11 +91,6 @@ void set(const char *variable, const std::string &value) {
 
 const char *get(const char *variable) {
     return getenv(variable); // NOLINT(concurrency-mt-unsafe): there is one thread
-}
-
-const char *describe(int error) {
-    const char *text = strerrordesc_np(error);
-    return text != nullptr ? text : "unknown error";
 }
 
 std::string base_name(const std::string &path) {
@@ -251,30 +248,6 @@ Policy show_policy(const Loaded &loaded, Role role, const Endpoint &endpoint) {
     return rule->policy;
 }
 
-bool is_over(const tools::RdmaDevice &device, const std::string &netdev) {
-    return std::find(device.netdevs.begin(), device.netdevs.end(), netdev) != device.netdevs.end();
-}
-
-// The device that the kernel takes: over the route's netdev; within the host also over
-// the one that has the address.  softwarp's come first.
-std::optional<tools::RdmaDevice> device_on(const tools::Route &route, const Endpoint &endpoint) {
-    const std::vector<tools::RdmaDevice> devices = tools::rdma_devices();
-    std::vector<std::string> netdevs{route.netdev};
-    if (route.loopback) {
-        netdevs.insert(netdevs.begin(), "lo");
-        netdevs.push_back(tools::netdev_with(endpoint));
-    }
-    for (const bool softwarp : {true, false}) {
-        for (const std::string &netdev : netdevs) {
-            for (const tools::RdmaDevice &device : devices) {
-                if (device.softwarp == softwarp && is_over(device, netdev))
-                    return device;
-            }
-        }
-    }
-    return std::nullopt;
-}
-
 // Whether the route and the devices allow SDP with a policy.
 bool show_route(const Endpoint &endpoint, Policy policy) {
     const tools::Route route = tools::route_to(endpoint);
@@ -283,11 +256,11 @@ bool show_route(const Endpoint &endpoint, Policy policy) {
         return false;
     }
     fmt::print("route:   {}by {}\n", route.loopback ? "within this host, " : "", route.netdev);
-    const std::optional<tools::RdmaDevice> device = device_on(route, endpoint);
+    const std::vector<tools::RdmaDevice> devices = tools::rdma_devices();
+    const std::optional<tools::RdmaDevice> device = tools::device_on(devices, route, endpoint);
     if (!device) {
-        fmt::print("device:  none over {}; make one as root: rdma link add sw0 type softwarp "
-                   "netdev {}\n",
-                   route.netdev, route.netdev);
+        fmt::print("device:  none over {}; make one as root: {}\n", route.netdev,
+                   tools::add_command(devices, route.netdev));
         return false;
     }
     fmt::print("device:  {}{}\n", device->name,
