@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "scripts/lib"))
 import results  # noqa: E402
 
 RUN = str(ROOT / "build/preload/sdp_run")
+STAT = str(ROOT / "build/preload/sdp_stat")
 LIBRARY = str(ROOT / "build/preload/libsoftwarp_sdp.so")
 HERE = str(pathlib.Path(__file__).resolve().parent)
 PYTHON = "/usr/bin/python3"
@@ -126,6 +127,10 @@ def no_module() -> None:
     text = run(RUN, "--policy", "sdp", "true", code=125)
     want("a program that must not use TCP is not started", "allows nothing else" in text, text)
     want("--check says it", "result:  TCP" in run(RUN, "--check", f"{PEER4}:80", code=1))
+    text = run(STAT, code=3)
+    want("sdp_stat says it", "softwarp_sdp is not loaded" in text and "modprobe softwarp_sdp" in text, text)
+    text = run(STAT, "why", f"{PEER4}:80", "--json", code=1)
+    want("and answers", json.loads(text)["reason"] == "not_loaded", text)
     want("a program that is to use TCP needs no module", not run(RUN, "--policy", "tcp", "true"))
 
 
@@ -443,6 +448,121 @@ def checked() -> None:
     want("no route", "route:   none: Network is unreachable" in text, text)
 
 
+@contextlib.contextmanager
+def holding(port: int, *args, runner=(RUN,)):
+    """A client, under sdp_run or not, that keeps a connection with the other host open; gives its process id and descriptor."""
+    words = [*runner, *client("hold", PEER4, port, *args)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stdout.readline().split()
+            want("the client is connected", len(said) == 2 and said[0] == "connected", said)
+            yield process.pid, int(said[1])
+        finally:
+            process.stdin.close()
+            process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def denials_last():
+    """Denials are remembered for longer than a case takes."""
+    name = "net.softwarp_sdp.pm_denied_ms"
+    before = run("sysctl", "-n", name).strip()
+    run("sysctl", "-qw", f"{name}=600000")
+    try:
+        yield
+    finally:
+        run("sysctl", "-qw", f"{name}={before}")
+
+
+def stat_tables() -> None:
+    """sdp_stat shows sockets, reasons and the cache; root alone sees the cache."""
+    with denials_last(), server(5600, RUN, *client("threads", 5600)), server(5601, *client("threads", 5601)):
+        before = json.loads(run(STAT, "reasons", "--json"))["reasons"]
+        with holding(5600), holding(5601):
+            text = run(STAT)
+            want("by SDP", re.search(rf"{OURS4}:\d+ +{PEER4}:\d+ +open +combined .* sw0 +-\n", text), text)
+            want("by TCP", re.search(rf"{OURS4}:\d+ +{PEER4}:5601 +by-tcp .* denied\n", text), text)
+            want("why", re.search(r"  denied +\d+  the peer has no SDP port for this service\n", text), text)
+            want("cached SDP", re.search(rf"  {PEER4}:5600 +{OURS4}:0 +sdp +{PEER4}:\d+ +\d+\n", text), text)
+            want("cached denial", re.search(rf"  {PEER4}:5601 +{OURS4}:0 +denied +- +\d+\n", text), text)
+            found = json.loads(run(STAT, "--json"))
+            want("all sections", list(found) == ["sockets", "reasons", "faults", "cache", "counters", "settings"], found)
+            kinds = sorted((one["kind"], one["why"]) for one in found["sockets"])
+            want("kinds", kinds == [("sdp", None), ("tcp", "denied")], kinds)
+            want("counted", found["reasons"]["denied"] > before["denied"], found["reasons"])
+            want("settings", found["settings"]["pm_port"] == 3935, found["settings"])
+            text = run(*NOBODY, STAT)
+            want("the cache is not for others", "answers of port mappers: only root of this network namespace" in text and
+                 f"{PEER4}:5601" in text, text)
+            want("nor in JSON", json.loads(run(*NOBODY, STAT, "cache", "--json")) == {"cache": None})
+    want("the peer's namespace has other sockets", f"{OURS4}:" not in run(*PEER, STAT, "sockets"))
+
+
+def stat_why() -> None:
+    """sdp_stat why: a peer, a descriptor, what there is not, and what holds a connection up."""
+    with server(5610, RUN, *client("threads", 5610)), holding(5610) as (pid, number):
+        text = run(STAT, "why", f"{PEER4}:5610")
+        # its port is the one that the port mapper gave
+        want("SDP", re.search(rf" - {PEER4}:\d+: SDP over sw0, open\.\nNothing waits at this end", text), text)
+        want("and the next", "A new connection uses SDP over sw0 on the route by net0." in text, text)
+        text = run(STAT, "why", "--pid", pid, "--fd", number, "--interval", "0.2")
+        want("its descriptor", f"{PEER4}:5610: SDP over sw0, open." in text, text)
+        found = json.loads(run(STAT, "why", "--pid", pid, "--fd", number, "--json", "-i", "0.2"))
+        want("JSON", found["transport"] == "sdp" and found["reason"] is None and len(found["sockets"]) == 1, found)
+        for words, said in ((("--pid", pid, "--fd", 999), "has no descriptor 999"), (("--pid", pid, "--fd", 0), "not a socket"),
+                            (("--pid", 4000000, "--fd", 0), "there is no process 4000000"), (("--pid", pid), "go together"),
+                            (("host:80",), "host:80 is not an address"), ((), "why takes an address")):
+            text = run(STAT, "why", *words, code=2)
+            want(said, said in text, text)
+        text = run(*NOBODY, STAT, "why", f"{PEER4}:5610")
+        want("who does not see the cache", "may be with this service or with another" in text and "SDP over sw0" in text, text)
+        text = run(*NOBODY, STAT, "why", "--pid", pid, "--fd", number, code=2)
+        want("not for another user", "not for this user to see" in text, text)
+        text = run(*PEER, STAT, "why", "--pid", pid, "--fd", number, code=2)
+        want("another namespace", "belongs to another network namespace" in text, text)
+    with denials_last(), server(5611, *client("threads", 5611)), holding(5611) as (pid, number):
+        for words in ((f"{PEER4}:5611",), ("--pid", pid, "--fd", number)):
+            text = run(STAT, "why", *words, code=1)
+            want("TCP", f"{PEER4}:5611: TCP, because the peer" in text and "start th" in text, text)
+            want("until when", "This host remembers for " in text, text)
+    with server(5612, *client("threads", 5612)), holding(5612, runner=()) as (pid, number):
+        text = run(STAT, "why", "--pid", pid, "--fd", number, code=1)
+        want("plain", "The socket is plain TCP" in text, text)
+    text = run(STAT, "why", f"[{PEER6}]:5613")
+    want("nobody", f"No SDP socket is connected with [{PEER6}]:5613." in text and
+         f"A new connection asks [{PEER6}]:5613 whether" in text, text)
+    text = run(STAT, "why", "198.51.100.1", code=1)
+    want("no route", "There is no route to 198.51.100.1" in text, text)
+    text = run(STAT, "why", "127.0.0.1:5613", code=1, env={"SDP_RULES": "use tcp client * *:*"})
+    want("a rule", '"use tcp client * *:*", sets the policy tcp' in text, text)
+
+
+def stat_slow() -> None:
+    """A server that does not read, and the client that has more for it: each end says who."""
+    with server(5613, RUN, *client("deaf", 5613)), holding(5613, "more") as (pid, number):
+        limit = time.monotonic() + PATIENCE
+        while True:
+            text = run(STAT, "why", "--pid", pid, "--fd", number)
+            if "The program at the peer does not read" in text:
+                break
+            want("it is said", time.monotonic() < limit, text)
+        text = run(*PEER, STAT, "why", OURS4)
+        want("and there", "The program here has read nothing for" in text and "the peer cannot send until the program reads" in text, text)
+
+
+def stat_watch() -> None:
+    """Rates of what changes; and no change."""
+    with server(5614, RUN, *client("threads", 5614)), holding(5614):
+        with subprocess.Popen([STAT, "--watch", "0.5", "--count", "6", "--json"], stdout=subprocess.PIPE, text=True) as process:
+            time.sleep(0.7)
+            run(RUN, *client("talk", PEER4, 5614))
+            lines = [json.loads(line) for line in process.stdout]
+        want("ended by itself", process.returncode == 0 and len(lines) == 6, lines)
+        want("a connection was counted", any(line["counters_per_second"].get("connected", 0) > 0 for line in lines), lines)
+        text = run(STAT, "sockets", "--watch=0.2", "-n", "1")
+        want("nothing", re.fullmatch(r"in 0\.\d s: no change\n", text), text)
+
+
 def codes() -> None:
     """Exit codes as those of env(1)."""
     for code, command in ((125, ["--nonsense", "true"]), (125, []), (125, ["--policy", "udp", "true"]),
@@ -461,6 +581,12 @@ def installed() -> None:
             text = run(*words, *client("talk", PEER4, port), env=env)
             want("verified", "all octets are right" in text, text)
             want("by SDP", gained["connected"] > 0, text)
+    want("sdp_stat", json.loads(run("sdp_stat", "--json", "sockets"))["sockets"] is not None)
+    complete = ". /usr/share/bash-completion/bash_completion; _completion_loader {0}; COMP_WORDS=({0} {1}); COMP_CWORD={2}; " \
+               "COMP_LINE='{0} {1}'; COMP_POINT=${{#COMP_LINE}}; _{0} 2> /dev/null; echo ${{COMPREPLY[@]}}"
+    for words, wanted in ((("sdp_stat", "coun", 1), "counters"), (("sdp_run", "--policy s", 2), "sdp"), (("sdp_stat", "why --p", 2), "--pid")):
+        text = run("bash", "-c", complete.format(*words)).strip()
+        want(f"bash completes {words[1]}", text == wanted, text)
     want("no other library", "/build/" not in run("sdp_run", "sh", "-c", "echo $LD_PRELOAD"))
 
 
@@ -484,7 +610,8 @@ CASES = (("iperf3, both ends", iperf_both), ("iperf3 -R", iperf_reverse), ("iper
          ("a rule keeps a client's port on TCP", rule_for_client), ("a rule keeps a server's port on TCP", rule_for_server),
          ("rules for programs", rule_for_program), ("nothing but SDP", rule_sdp_only), ("a rule with an error", rule_with_error),
          ("files of the host and the user", files_of_host_and_user), ("a setuid program", setuid_program),
-         ("a static program", static_program), ("--check", checked), ("exit codes", codes), ("as installed", installed),
+         ("a static program", static_program), ("--check", checked), ("sdp_stat: tables", stat_tables), ("sdp_stat why", stat_why),
+         ("sdp_stat why of a slow connection", stat_slow), ("sdp_stat --watch", stat_watch), ("exit codes", codes), ("as installed", installed),
          ("the module goes", module_goes))
 
 

@@ -197,6 +197,24 @@ def looks(host: str, port: int) -> None:
         pass
 
 
+def hold(host: str, port: int, more: str = "") -> None:
+    """A connection that stays until stdin ends, with as much sent as the peer takes or with nothing."""
+    link = connect(host, port)
+    print("connected", link.fileno(), flush=True)
+    if more:
+        threading.Thread(target=lambda: [link.sendall(PATTERN) for _ in iter(int, 1)], daemon=True).start()
+    sys.stdin.read()
+    os._exit(0)
+
+
+def serve_deaf(port: int) -> None:
+    """Accept, and read nothing."""
+    listener = socket.create_server(("", port))
+    links = []
+    while True:
+        links.append(listener.accept())
+
+
 def main() -> None:
     signal.alarm(50)
     kind, *args = sys.argv[1:]
@@ -205,11 +223,11 @@ def main() -> None:
                "executing": serve_executing,
                "forking": lambda port: serve_by(socketserver.ForkingTCPServer, port),
                "threads": lambda port: serve_by(socketserver.ThreadingTCPServer, port),
-               "asyncio": lambda port: asyncio.run(serve_asyncio(port))}
+               "asyncio": lambda port: asyncio.run(serve_asyncio(port)), "deaf": serve_deaf}
     clients = {"talk": lambda host, port: talk(connect(host, port)), "talk-in-children": talk_in_children,
                "talk-by-spawn": talk_by_spawn, "talk-in-threads": talk_in_threads, "syscall-talk": syscall_talk,
                "asyncio-talk": lambda host, port: asyncio.run(talk_asyncio(host, port)), "pass-and-talk": pass_and_talk,
-               "looks": looks, "close-and-talk": close_and_talk}
+               "looks": looks, "close-and-talk": close_and_talk, "hold": hold}
     if kind in servers:
         servers[kind](int(args[0]))
     elif kind == "activate":
