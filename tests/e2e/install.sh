@@ -23,7 +23,7 @@ check() { # what, function
 few_modules() {
 	local few=/run/modules
 	mkdir $few
-	modprobe -aS "$release" --show-depends ib_uverbs rdma_ucm iw_cm libcrc32c veth | awk '/^insmod/ { print $2 }' | sort -u |
+	modprobe -aS "$release" --show-depends ib_uverbs rdma_ucm iw_cm libcrc32c veth rdma_rxe dummy | awk '/^insmod/ { print $2 }' | sort -u |
 		(cd "/lib/modules/$release" && sed "s|^/lib/modules/$release/||" | xargs cp --parents -t $few) || return 1
 	cp "/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} $few || return 1
 	mount --bind $few "/lib/modules/$release" && depmod -a
@@ -120,6 +120,33 @@ no_hook() {
 	done
 }
 
+# What a unit of systemd calls at boot
+devices() {
+	local conf=/run/devices.conf text
+	systemd-analyze verify /lib/systemd/system/softwarp-devices.service || return 1
+	rdma link delete sw0 && ip link add dummy9 type dummy && ip link set dummy9 up || return 1
+	printf '# ours\nsw0 net0\n\nsw7 dummy9 # no wire\n' > $conf
+	for _ in 1 2; do # the second time they are there
+		softwarp-devices --file $conf start || return 1
+		rdma link show sw0/1 && rdma link show sw7/1 || return 1
+	done
+	softwarp-devices --file $conf stop && [ -z "$(ls /sys/class/infiniband)" ] || return 1
+	# mistakes cost only their own lines
+	printf 'sw0 none0\nsw1\nsw1 net0 net1\nsw/1 net0\nsw2 net0\nsw2 dummy9\nsw3 dummy9' > $conf
+	text=$(softwarp-devices --file $conf start 2>&1)
+	[ $? = 1 ] || { echo "$text"; return 1; }
+	for line in 1 2 3 4 6; do
+		case $text in *"$conf:$line: "*) ;; *) echo "$line: $text"; return 1 ;; esac
+	done
+	[ -e /sys/class/infiniband/sw2 ] && [ -e /sys/class/infiniband/sw3 ] || { echo "$text"; return 1; }
+	# on another network device than the file says, and of another driver
+	modprobe rdma_rxe && rdma link add rxe0 type rxe netdev net0 || return 1
+	printf 'sw2 dummy9\nrxe0 net0\n' > $conf
+	! softwarp-devices --file $conf start && ! softwarp-devices --file $conf check || return 1
+	! softwarp-devices --file $conf stop && [ -e /sys/class/infiniband/rxe0 ] && [ ! -e /sys/class/infiniband/sw2 ] || return 1
+	! softwarp-devices --file /run/nothing start
+}
+
 check "nothing is installed at first" bare
 check "make install KDIR=..." installed
 check "the modules are stripped" stripped
@@ -127,5 +154,6 @@ check "modprobe softwarp, and rdma link add without it" loaded
 check "manual pages and header" documented
 check "ibv_devinfo and rping with the installed provider" seen
 check "an SDP socket loads its module, and connects" sockets
+check "devices of a file" devices
 check "sdp_switch says that this kernel has no hook" no_hook
 [ $failed = 0 ]
