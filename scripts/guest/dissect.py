@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The part of scripts/dissect that runs in the guest: for each run set both devices up, capture all packets, count.
 
-Leaves NAME.pcap and NAME.json (the devices' own counters and what the programs said) in $SOFTWARP_OUT per run.
+Leaves NAME.pcap and NAME.json (the devices' own counters and what the programs said) in $SOFTWARP_OUT per run.  The run
+"sdp" has SDP sockets instead, and their counters.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -36,8 +38,32 @@ def offloads(on: bool) -> None:
         measure.sh(*prefix, "ethtool", "-K", netdev, "tso", state, "gso", state, "gro", "off")
 
 
-def run(name: str, one: dict) -> dict:
-    """A run with all its packets in a file."""
+@contextlib.contextmanager
+def packets(path: pathlib.Path, which: str):
+    """All packets of the with-block in a file."""
+    with subprocess.Popen(["tcpdump", "-Z", "root", "-i", "net0", "-s", "0", "-B", "65536", "-U", "-w", path, which],
+                          stderr=subprocess.PIPE, text=True) as tcpdump:
+        while "listening on" not in (line := tcpdump.stderr.readline()):
+            if not line:
+                raise measure.Broken("tcpdump did not start")
+        try:
+            yield
+            # tcpdump does not write what it has not yet seen when it is told to end.
+            size, still = -1, 0
+            while still < 5:
+                time.sleep(0.2)
+                still = still + 1 if path.stat().st_size == size else 0
+                size = path.stat().st_size
+        finally:
+            tcpdump.terminate()
+        text = tcpdump.stderr.read()
+    lost = re.search(r"(\d+) packets? dropped by kernel", text)
+    if not lost or int(lost[1]):
+        raise measure.Broken(f"packets were lost on their way to the file\n{text}")
+
+
+def devices(one: dict) -> None:
+    """Both devices, new."""
     for device in ("sw0", "sw1", "swlo"):
         if os.path.exists(f"/sys/class/infiniband/{device}"):
             measure.sh("rdma", "link", "delete", device)
@@ -47,35 +73,49 @@ def run(name: str, one: dict) -> dict:
     for device, policy in (("sw0", one["ours"]), ("sw1", one["peer"])):
         for key, value in policy.items():
             pathlib.Path(f"/sys/class/infiniband/{device}/mpa/{key}").write_text(f"{value}\n")
-    path = OUT / f"{name}.pcap"
-    with subprocess.Popen(["tcpdump", "-Z", "root", "-i", "net0", "-s", "0", "-B", "65536", "-U", "-w", path, "tcp"],
-                          stderr=subprocess.PIPE, text=True) as tcpdump:
-        while "listening on" not in (line := tcpdump.stderr.readline()):
-            if not line:
-                raise measure.Broken("tcpdump did not start")
+
+
+def run(name: str, one: dict) -> dict:
+    """A run of verbs."""
+    devices(one)
+    with packets(OUT / f"{name}.pcap", "tcp"):
         env = {**os.environ, "SOFTWARP_INTEROP_PEER": "softwarp", "SOFTWARP_E2E_QUICK": "1",
                "SOFTWARP_E2E_SCALE": PLAN["scale"]}
         done = subprocess.run([PLAN["program"], f"--gtest_filter={one['filter']}"], capture_output=True, text=True, env=env,
                               timeout=PLAN["patience"], check=False)
-        # tcpdump does not write what it has not yet seen when it is told to end.
-        size, still = -1, 0
-        while still < 5:
-            time.sleep(0.2)
-            still = still + 1 if path.stat().st_size == size else 0
-            size = path.stat().st_size
-        tcpdump.terminate()
-        text = tcpdump.stderr.read()
-    lost = re.search(r"(\d+) packets? dropped by kernel", text)
-    if not lost or int(lost[1]):
-        raise measure.Broken(f"packets were lost on their way to the file\n{text}")
     return {"sw0": counters("sw0"), "sw1": counters("sw1"), "code": done.returncode, "text": done.stdout + done.stderr}
+
+
+def sdp_counters(*prefix: str) -> dict:
+    """What SDP has counted in a namespace."""
+    text = subprocess.run([*prefix, "cat", "/proc/net/softwarp_sdp_stat"], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
+
+
+def run_sdp(name: str, one: dict) -> dict:
+    """SDP sockets between both hosts."""
+    devices(one)
+    measure.sh("insmod", PLAN["sdp"])
+    talk = [sys.executable, "-B", str(pathlib.Path(__file__).resolve().parent / "talk.py")]
+    with packets(OUT / f"{name}.pcap", "tcp or udp port 3935"):
+        with subprocess.Popen([*measure.IN_PEER, *talk, "serve"], stdout=subprocess.PIPE, text=True) as server:
+            if server.stdout.readline() != "ready\n":
+                raise measure.Broken("the server did not start")
+            done = subprocess.run([*talk, "connect"], capture_output=True, text=True, timeout=PLAN["patience"], check=False)
+            if done.returncode:
+                server.kill()
+            code = server.wait(timeout=PLAN["patience"])
+        # the ends of the last connection
+        time.sleep(1)
+    return {"here": sdp_counters(), "there": sdp_counters(*measure.IN_PEER), "code": done.returncode or code,
+            "text": done.stdout + done.stderr}
 
 
 def main() -> int:
     for name, one in PLAN["runs"].items():
         print(f"softwarp: dissect: {name}", file=sys.stderr, flush=True)
         try:
-            result = run(name, one)
+            result = (run if one.get("filter") else run_sdp)(name, one)
         except (measure.Broken, OSError, subprocess.TimeoutExpired) as broken:
             result = {"code": -1, "text": str(broken)}
         (OUT / f"{name}.json").write_text(json.dumps(result))
