@@ -27,6 +27,10 @@ setup: ## install the Debian packages needed
 setup-consumers: ## the same, and NVMe, NFS, iSCSI, MPI and other users of RDMA, without starting services
 	scripts/setup --consumers
 
+.PHONY: setup-apps
+setup-apps: ## the same as setup, and servers and clients for sdp-apps, without starting services
+	scripts/setup --apps
+
 .PHONY: modules
 modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
