@@ -17,88 +17,18 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
 import results  # noqa: E402
+from hosts import (Broken, Counted, DIRECTORY, MIB, OURS4, PATIENCE, PEER, PEER4, PEER6, PYTHON, RUN, case, run, server,  # noqa: E402
+                   want)
 
-RUN = str(ROOT / "build/preload/sdp_run")
 STAT = str(ROOT / "build/preload/sdp_stat")
 LIBRARY = str(ROOT / "build/preload/libsoftwarp_sdp.so")
 HERE = str(pathlib.Path(__file__).resolve().parent)
-PYTHON = "/usr/bin/python3"
-PEER = ["ip", "netns", "exec", "peer"]
-OURS4, PEER4, PEER6 = "10.77.0.1", "10.77.0.2", "fd77::2"
-MIB = 1 << 20
-PATIENCE = 60
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-DIRECTORY = pathlib.Path(tempfile.mkdtemp())
-
-
-class Broken(Exception):
-    """A case failed; the text says how."""
-
-
-def run(*command, code=0, env=None, timeout=PATIENCE, **kwargs) -> str:
-    """Output of a command, with its errors, which must end with the code."""
-    words = [str(word) for word in command]
-    try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", timeout=timeout, check=False, env={**os.environ, **(env or {})}, **kwargs)
-    except subprocess.TimeoutExpired as late:
-        raise Broken(f"hangs: {' '.join(words)}\n{(late.stdout or b'').decode(errors='replace')}") from late
-    if done.returncode != code:
-        raise Broken(f"{' '.join(words)}: code {done.returncode}\n{done.stdout}")
-    return done.stdout
-
-
-def want(what: str, condition, text="") -> None:
-    """Fail unless the condition is true."""
-    if not condition:
-        raise Broken(f"{what}\n{text}")
-
-
-@contextlib.contextmanager
-def server(port: int, *command, env=None, prefix=None):
-    """A server that listens at a port of the other host, ended at the end; gives the file of what it prints."""
-    prefix = PEER if prefix is None else prefix
-    path = DIRECTORY / f"server-{port}"
-    with open(path, "wb") as out:
-        process = subprocess.Popen([*prefix, *(str(word) for word in command)], stdin=subprocess.DEVNULL, stdout=out,
-                                   stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})})
-        try:
-            limit = time.monotonic() + PATIENCE
-            while not run(*prefix, "ss", "-Hltn", f"sport = :{port}").strip():
-                want("the server ends", process.poll() is None, path.read_text())
-                want("the server does not listen", time.monotonic() < limit, path.read_text())
-                time.sleep(0.05)
-            yield path
-        finally:
-            process.kill()
-            process.wait()
-
-
-def counters(prefix=()) -> dict[str, int]:
-    """Those of softwarp_sdp in a namespace."""
-    text = run(*prefix, "cat", "/proc/net/softwarp_sdp_stat")
-    return {name: int(value) for name, value in (line.split() for line in text.splitlines())}
-
-
-class Counted:
-    """What the counters of this host have gained since."""
-
-    def __init__(self, prefix=()):
-        self.prefix = prefix
-        self.before = counters(prefix)
-
-    def __getitem__(self, name: str) -> int:
-        return counters(self.prefix)[name] - self.before[name]
-
-    def octets(self) -> int:
-        """Octets of streams by SDP, both ways."""
-        return self["octets_sent"] + self["octets_received"]
 
 
 def client(*args) -> list[str]:
@@ -613,18 +543,6 @@ CASES = (("iperf3, both ends", iperf_both), ("iperf3 -R", iperf_reverse), ("iper
          ("a static program", static_program), ("--check", checked), ("sdp_stat: tables", stat_tables), ("sdp_stat why", stat_why),
          ("sdp_stat why of a slow connection", stat_slow), ("sdp_stat --watch", stat_watch), ("exit codes", codes), ("as installed", installed),
          ("the module goes", module_goes))
-
-
-def case(cases: results.Cases, name: str, function) -> None:
-    """One case; whatever it raises fails it."""
-    text = ""
-    try:
-        function()
-    except Broken as broken:
-        text = str(broken)
-    except Exception as error:  # pylint: disable=broad-except
-        text = repr(error)
-    cases.add(name, not text, text)
 
 
 def main() -> int:
