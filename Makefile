@@ -97,6 +97,10 @@ verbs: setup ## the tables of Documentation/verbs.md, from what softwarp, siw an
 consumers: setup-consumers ## users of RDMA: NVMe-oF, NFS, iSER, SRP, SMC of the kernel, and programs; ends with "N passed, N failed"
 	@scripts/consumers
 
+.PHONY: sdp-apps
+sdp-apps: setup-apps ## servers and clients of all kinds under sdp_run, beside plain TCP; ends with "N passed, N failed"
+	@scripts/apps
+
 .PHONY: demo
 demo: setup ## perftest over softwarp in a virtual machine
 	@scripts/demo
