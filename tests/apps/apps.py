@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 import time
 
 from hosts import DIRECTORY, MIB, PEER, PEER4, run, server, want
@@ -123,7 +125,170 @@ class IperfBoth(Iperf):
     name, ports, args = "iperf3 --bidir", (5204,), ("--bidir",)
 
 
-ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth)
+# nginx with curl and wrk -------------------------------------------------------------------
+
+
+def nginx(directory: pathlib.Path, port: int, by, prefix=None):
+    """An nginx that serves a directory and says its port in a header."""
+    here = DIRECTORY / f"nginx-{port}"
+    here.mkdir(exist_ok=True)
+    temporary = " ".join(f"{kind}_temp_path {here}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (here / "conf").write_text(f"""
+daemon off; user root; worker_processes 1; pid {here}/pid; error_log stderr;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; {temporary}
+    server {{ listen {port}; root {directory}; add_header X-Server {port}; }}
+}}
+""")
+    return server(port, *by, "nginx", "-c", here / "conf", prefix=prefix, stop=signal.SIGTERM)
+
+
+def curl(by, url: str, source: pathlib.Path, *args) -> float:
+    """Fetches a file and compares it; MB/s."""
+    got = source.with_suffix(".got")
+    speed = run(*by, "curl", "-sS", "-f", "-o", got, "-w", "%{speed_download}", *args, url, timeout=PATIENCE)
+    same(source, got)
+    got.unlink()
+    return float(speed) / 1e6
+
+
+def wrk(by, url: str, seconds: int) -> float:
+    """Requests per second, all of them answered."""
+    text = run(*by, "wrk", "-t", 1, "-c", 16, "-d", seconds, url, timeout=PATIENCE)
+    want("every request is answered", "Non-2xx" not in text and "Socket errors" not in text, text)
+    found = re.search(r"^Requests/sec:\s+([\d.]+)$", text, re.MULTILINE)
+    want("wrk counts", found and float(found[1]) > 0, text)
+    return float(found[1])
+
+
+class Nginx(App):
+    """sendfile, keep-alive."""
+
+    name, ports = "nginx", (5210,)
+
+    def serve(self, by, mode):
+        self.file()
+        (self.directory / "small").write_bytes(os.urandom(1000))
+        return nginx(self.directory, self.port, by)
+
+    def talk(self, by, mode):
+        url = f"http://{PEER4}:{self.port}"
+        return {"curl": (curl(by, f"{url}/file", self.file()), " MB/s"),
+                "wrk": (wrk(by, f"{url}/small", self.seconds), "/s")}
+
+
+# Data bases ------------------------------------------------------------------------------
+
+
+class Redis(App):
+    """A value of a megabyte there and back, and redis-benchmark."""
+
+    name, ports = "redis-benchmark", (5220,)
+
+    def serve(self, by, mode):
+        return server(self.port, *by, "redis-server", "--port", self.port, "--bind", "0.0.0.0", "--protected-mode", "no",
+                      "--save", "", "--appendonly", "no", "--dir", self.directory, stop=signal.SIGTERM)
+
+    def talk(self, by, mode):
+        at = ("-h", PEER4, "-p", self.port)
+        value = os.urandom(MIB // 2).hex()
+        (self.directory / "value").write_text(value)
+        with open(self.directory / "value", encoding="ascii") as source:
+            want("stored", run(*by, "redis-cli", *at, "-x", "set", "value", stdin=source).strip() == "OK")
+        want("a megabyte comes back", run(*by, "redis-cli", *at, "get", "value").strip() == value)
+        requests = 10000 * self.seconds
+        text = run(*by, "redis-benchmark", *at, "-t", "set,get", "-c", 50, "-n", requests, "--csv", timeout=PATIENCE)
+        rates = dict(re.findall(r'^"(SET|GET)","([\d.]+)"', text, re.MULTILINE))
+        want("both were measured", len(rates) == 2, text)
+        return {name: (float(rate), "/s") for name, rate in rates.items()}
+
+
+class Postgres(App):
+    """pgbench: the sums of all accounts, tellers, branches and of the history must be the same at the end."""
+
+    name, ports = "pgbench", (5230,)
+    ROLE = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+    def __init__(self, quick):
+        super().__init__(quick)
+        self.programs = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), default=pathlib.Path("/usr/bin"))
+
+    def serve(self, by, mode):
+        data = self.directory / "data"
+        if not data.exists():
+            data.mkdir()
+            shutil.chown(data, "postgres")
+            data.chmod(0o700)
+            run(*self.ROLE, self.programs / "initdb", "-D", data, "-A", "trust", "-N", timeout=PATIENCE)
+            with open(data / "pg_hba.conf", "a", encoding="ascii") as rules:
+                rules.write("host all all 10.77.0.0/24 trust\n")
+        settings = {"listen_addresses": "*", "unix_socket_directories": "", "fsync": "off", "shared_buffers": "64MB",
+                    "dynamic_shared_memory_type": "mmap", "logging_collector": "off"}
+        return server(self.port, *self.ROLE, *by, self.programs / "postgres", "-D", data, "-p", self.port,
+                      *(word for name, value in settings.items() for word in ("-c", f"{name}={value}")), stop=signal.SIGINT)
+
+    def talk(self, by, mode):
+        at = ("-h", PEER4, "-p", self.port, "-U", "postgres")
+        # It listens before it is ready.
+        limit = time.monotonic() + 60
+        while subprocess.run([*PEER, self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
+            want("the data base is ready", time.monotonic() < limit)
+            time.sleep(0.1)
+
+        def bench(*args) -> float:
+            text = run(*by, self.programs / "pgbench", *at, *args, "postgres", timeout=PATIENCE)
+            want("no transaction failed", "number of failed transactions: 0 " in text, text)
+            found = re.search(r"^tps = ([\d.]+)", text, re.MULTILINE)
+            want("pgbench counts", found, text)
+            return float(found[1])
+
+        run(*by, self.programs / "pgbench", *at, "-i", "-q", "-s", 1, "postgres", timeout=PATIENCE)
+        load = ("-n", "-c", 4, "-T", self.seconds)
+        numbers = {"": (bench(*load), " tps"), "-S": (bench("-S", *load), " tps")}
+        sums = ", ".join(f"(select sum({column}) from pgbench_{table})" for column, table in
+                         (("abalance", "accounts"), ("tbalance", "tellers"), ("bbalance", "branches"), ("delta", "history")))
+        text = run(*by, self.programs / "psql", *at, "-X", "-A", "-t", "-F", " ", "-c", f"select {sums}", "postgres")
+        want("all sums are the same", len(text.split()) == 4 and len(set(text.split())) == 1, text)
+        return numbers
+
+
+class Memcached(App):
+    """A file there and back, and memcslap."""
+
+    name, ports = "memcslap", (5240,)
+
+    def serve(self, by, mode):
+        return server(self.port, *by, "memcached", "-u", "root", "-U", 0, "-l", "0.0.0.0", "-p", self.port, "-m", 128, "-I",
+                      "2m", stop=signal.SIGTERM)
+
+    def counter(self, name: str) -> int:
+        """One of the server's."""
+        text = run(*PEER, "memcstat", f"--servers=127.0.0.1:{self.port}")
+        found = re.search(rf"\b{name}: (\d+)", text)
+        want(f"memcached counts {name}", found, text)
+        return int(found[1])
+
+    def talk(self, by, mode):
+        at = f"--servers={PEER4}:{self.port}"
+        source = self.file("value", MIB)
+        run(*by, "memccp", at, source)
+        got = self.directory / "got"
+        run(*by, "memccat", at, f"--file={got}", "value")
+        same(source, got)
+        numbers, count = {}, 8 * 400 * self.seconds
+        for test, counter in (("set", "cmd_set"), ("get", "get_hits")):
+            before = self.counter(counter)
+            text = run(*by, "memcslap", at, f"--test={test}", "--concurrency=8", f"--execute-number={count // 8}",
+                       timeout=PATIENCE)
+            found = re.search(r"by +8 threads: +([\d.]+) seconds", text)
+            want("memcslap counts", found, text)
+            want("the server has found each", self.counter(counter) - before == count, text)
+            numbers[test] = (count / float(found[1]), "/s")
+        return numbers
+
+
+ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached)
 
 
 def chosen(names: list[str], quick: bool) -> list[App]:
