@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 
-from hosts import DIRECTORY, MIB, PEER, PEER4, run, server, want
+from hosts import DIRECTORY, MIB, OURS4, PEER, PEER4, PYTHON, run, server, want
 
 PATIENCE = 300
 
@@ -155,7 +155,7 @@ def curl(by, url: str, source: pathlib.Path, *args) -> float:
 
 def wrk(by, url: str, seconds: int) -> float:
     """Requests per second, all of them answered."""
-    text = run(*by, "wrk", "-t", 1, "-c", 16, "-d", seconds, url, timeout=PATIENCE)
+    text = run(*by, "wrk", "-t", 1, "-c", 16, "-d", seconds, "--timeout", 10, url, timeout=PATIENCE)
     want("every request is answered", "Non-2xx" not in text and "Socket errors" not in text, text)
     found = re.search(r"^Requests/sec:\s+([\d.]+)$", text, re.MULTILINE)
     want("wrk counts", found and float(found[1]) > 0, text)
@@ -288,7 +288,254 @@ class Memcached(App):
         return numbers
 
 
-ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached)
+# Files -----------------------------------------------------------------------------------
+
+
+class Rsync(App):
+    """A daemon; one large file and many small ones."""
+
+    name, ports = "rsync", (5250,)
+
+    def serve(self, by, mode):
+        data = self.directory / "data"
+        if not data.exists():
+            data.mkdir()
+            self.file().rename(data / "file")
+            for number in range(200):
+                (data / f"small-{number}").write_bytes(os.urandom(number * 100))
+        (self.directory / "conf").write_text(f"use chroot = no\nuid = root\ngid = root\npid file = {self.directory}/pid-{mode[:3]}\n"
+                                             f"[data]\npath = {data}\nread only = yes\n")
+        (self.directory / f"pid-{mode[:3]}").unlink(missing_ok=True)
+        return server(self.port, *by, "rsync", "--daemon", "--no-detach", "--port", self.port, "--config",
+                      self.directory / "conf", stop=signal.SIGTERM)
+
+    def talk(self, by, mode):
+        data, got = self.directory / "data", self.directory / "got"
+        seconds, _ = timed(run, *by, "rsync", "-a", f"rsync://{PEER4}:{self.port}/data/", got, timeout=PATIENCE)
+        want("as many files", len(list(got.iterdir())) == len(list(data.iterdir())) == 201)
+        for path in data.iterdir():
+            same(path, got / path.name)
+        size = sum(path.stat().st_size for path in data.iterdir())
+        shutil.rmtree(got)
+        return {"": (size / seconds / 1e6, " MB/s")}
+
+
+class Socat(App):
+    """A file in one direction."""
+
+    name, ports = "socat", (5260,)
+
+    def listen(self) -> tuple:
+        """The words of the server, which writes what it gets into the file "got"."""
+        return ("socat", "-u", f"TCP4-LISTEN:{self.port},reuseaddr", f"CREATE:{self.directory}/got")
+
+    def send(self) -> tuple:
+        """The words of the client, which gets the file at its standard input."""
+        return ("socat", "-u", "STDIN", f"TCP4:{PEER4}:{self.port}")
+
+    def serve(self, by, mode):
+        self.file()
+        return server(self.port, *by, *self.listen())
+
+    def talk(self, by, mode):
+        source, got = self.file(), self.directory / "got"
+
+        def send() -> None:
+            with open(source, "rb") as data:
+                run(*by, *self.send(), timeout=PATIENCE, stdin=data)
+            limit = time.monotonic() + 30
+            while got.stat().st_size < source.stat().st_size:
+                want("all octets arrive", time.monotonic() < limit, f"{got.stat().st_size} of {source.stat().st_size}")
+                time.sleep(0.01)
+
+        seconds, _ = timed(send)
+        same(source, got)
+        got.unlink()
+        return {"": (source.stat().st_size / seconds / 1e6, " MB/s")}
+
+
+class Netcat(Socat):
+    """The same; openbsd's."""
+
+    name, ports = "netcat", (5270,)
+
+    def listen(self):
+        return ("sh", "-c", f"exec nc.openbsd -l {self.port} > {self.directory}/got")
+
+    def send(self):
+        return ("nc.openbsd", "-N", PEER4, self.port)
+
+
+class OpenSsl(App):
+    """A file from s_server by s_client, in TLS."""
+
+    name, ports = "openssl", (5280,)
+
+    def serve(self, by, mode):
+        self.file()
+        key, certificate = self.directory / "key", self.directory / "certificate"
+        if not key.exists():
+            run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                "/CN=peer", "-days", 2, "-keyout", key, "-out", certificate)
+        return server(self.port, "env", "-C", self.directory, *by, "openssl", "s_server", "-accept", self.port, "-key", key,
+                      "-cert", certificate, "-WWW", "-quiet")
+
+    def talk(self, by, mode):
+        request, got = self.directory / "request", self.directory / "got"
+        request.write_text("GET /file HTTP/1.0\r\n\r\n")
+        script = f"exec {' '.join(by)} openssl s_client -quiet -verify_return_error -CAfile {self.directory}/certificate " \
+                 f"-connect {PEER4}:{self.port} < {request} > {got}"
+        seconds, _ = timed(run, "sh", "-c", script, timeout=PATIENCE)
+        answer = got.read_bytes()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        want("an answer of HTTP", head.startswith(b"HTTP/1.0 200"), head[:200])
+        got.write_bytes(body)
+        same(self.file(), got)
+        got.unlink()
+        return {"": (len(body) / seconds / 1e6, " MB/s")}
+
+
+class Scp(App):
+    """A file by scp, which is SFTP in sshd."""
+
+    name, ports = "scp", (5290,)
+
+    def __init__(self, quick):
+        super().__init__(quick)
+        self.size *= 2
+
+    def serve(self, by, mode):
+        self.file()
+        for name in ("host", "user"):
+            if not (self.directory / name).exists():
+                run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.directory / name)
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        config = self.directory / "config"
+        config.write_text(f"Port {self.port}\nHostKey {self.directory}/host\nAuthorizedKeysFile {self.directory}/user.pub\n"
+                          f"StrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPidFile none\n"
+                          f"Subsystem sftp internal-sftp\n")
+        return server(self.port, *by, "/usr/sbin/sshd", "-D", "-e", "-f", config, stop=signal.SIGTERM)
+
+    def talk(self, by, mode):
+        got = self.directory / "got"
+        seconds, _ = timed(run, *by, "scp", "-q", "-P", self.port, "-i", self.directory / "user", "-o", "BatchMode=yes", "-o",
+                           f"UserKnownHostsFile={self.directory}/known", "-o", "StrictHostKeyChecking=accept-new",
+                           f"root@{PEER4}:{self.file()}", got, timeout=PATIENCE)
+        same(self.file(), got)
+        got.unlink()
+        return {"": (self.size / seconds / 1e6, " MB/s")}
+
+
+# Two hops, round trips, run times ------------------------------------------------------------
+
+
+class Haproxy(App):
+    """haproxy at the other host, in front of two nginx at this one, so that both hops cross the link."""
+
+    name, ports = "haproxy", (5300, 5301, 5302)
+
+    @contextlib.contextmanager
+    def serve(self, by, mode):
+        self.file()
+        (self.directory / "small").write_bytes(os.urandom(1000))
+        backends = "\n".join(f"    server s{port} {OURS4}:{port}" for port in self.ports[1:])
+        (self.directory / "conf").write_text(f"""
+global
+    maxconn 200
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+listen front
+    bind 0.0.0.0:{self.port}
+    balance roundrobin
+{backends}
+""")
+        # One end alone is haproxy, so that it falls back on both sides.
+        behind = by if mode == "SDP" else ()
+        with nginx(self.directory, self.ports[1], behind, prefix=[]), nginx(self.directory, self.ports[2], behind, prefix=[]), \
+                server(self.port, *by, "haproxy", "-db", "-f", self.directory / "conf"):
+            yield
+
+    def talk(self, by, mode):
+        url = f"http://{PEER4}:{self.port}"
+        heads = "".join(run(*by, "curl", "-sS", "-f", "-o", "/dev/null", "-D", "-", f"{url}/small") for _ in range(4))
+        want("both were asked", set(re.findall(r"(?i)^x-server: (\d+)", heads, re.MULTILINE)) == {"5301", "5302"}, heads)
+        return {"curl": (curl(by, f"{url}/file", self.file()), " MB/s"),
+                "wrk": (wrk(by, f"{url}/small", self.seconds), "/s")}
+
+
+class Qperf(App):
+    """qperf counts messages and does not look at them."""
+
+    name, ports = "qperf", (5310, 5311)
+
+    def serve(self, by, mode):
+        return server(self.port, *by, "qperf", "-lp", self.port)
+
+    def talk(self, by, mode):
+        text = run(*by, "qperf", PEER4, "-lp", self.port, "-ip", self.ports[1], "-t", self.seconds, "-uu", "tcp_bw", "tcp_lat",
+                   timeout=PATIENCE)
+        bandwidth, latency = re.search(r"bw += +([\d,.]+)", text), re.search(r"latency += +([\d,.]+)", text)
+        want("both were measured", bandwidth and latency, text)
+        return {"tcp_bw": (float(bandwidth[1].replace(",", "")) / 1e6, " MB/s"),
+                "tcp_lat": (float(latency[1].replace(",", "")) / 1e3, " us")}
+
+
+class Node(App):
+    """Node.js: a file from a stream, a body echoed, requests on connections that stay."""
+
+    name, ports = "node", (5320,)
+    SCRIPT = str(pathlib.Path(__file__).resolve().parent / "node.mjs")
+
+    def serve(self, by, mode):
+        return server(self.port, *by, "node", self.SCRIPT, "serve", self.port, self.file())
+
+    def talk(self, by, mode):
+        report = json.loads(run(*by, "node", self.SCRIPT, "ask", PEER4, self.port, self.file(), self.seconds, timeout=PATIENCE))
+        return {"stream": (report["speed"] / 1e6, " MB/s"), "requests": (report["rate"], "/s")}
+
+
+class Python(App):
+    """http.server, a file by urllib."""
+
+    name, ports = "http.server", (5330,)
+
+    def serve(self, by, mode):
+        self.file()
+        return server(self.port, *by, PYTHON, "-m", "http.server", "--directory", self.directory, self.port)
+
+    def talk(self, by, mode):
+        got = self.directory / "got"
+        program = "import sys, urllib.request as r; r.urlretrieve(sys.argv[1], sys.argv[2])"
+        seconds, _ = timed(run, *by, PYTHON, "-c", program, f"http://{PEER4}:{self.port}/file", got, timeout=PATIENCE)
+        same(self.file(), got)
+        got.unlink()
+        return {"": (self.size / seconds / 1e6, " MB/s")}
+
+
+class Sockperf(App):
+    """sockperf's ping-pong; its server counts and looks at numbers of messages."""
+
+    name, ports = "sockperf", (5340,)
+    least = 10000
+
+    def serve(self, by, mode):
+        return server(self.port, *by, "sockperf", "server", "--tcp", "-i", "0.0.0.0", "-p", self.port)
+
+    def talk(self, by, mode):
+        text = run(*by, "sockperf", "ping-pong", "--tcp", "-i", PEER4, "-p", self.port, "-t", self.seconds, "-m", 64,
+                   timeout=PATIENCE)
+        want("no message is lost, doubled or late",
+             re.search(r"# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0", text), text)
+        found = re.search(r"Latency is ([\d.]+) usec", text)
+        want("sockperf measures", found, text)
+        return {"": (float(found[1]), " us")}
+
+
+ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Haproxy, Qperf,
+       Node, Scp, Python, Sockperf)
 
 
 def chosen(names: list[str], quick: bool) -> list[App]:
