@@ -81,6 +81,8 @@ def once(app: apps.App, mode: str) -> tuple[dict, list[dict[str, int]]]:
     at_server, at_client = ENDS[mode]
     both = Both()
     with app.serve(at_server, mode):
+        listening = re.search(rf"(?m)^.*:{app.port} .*\blisten\b", run(*PEER, "cat", "/proc/net/softwarp_sdp"), re.IGNORECASE)
+        want("the server's socket is SDP's if sdp_run has started it", bool(listening) == bool(at_server), listening)
         return app.talk(at_client, mode), both.gained()
 
 
@@ -153,8 +155,8 @@ def main() -> int:
     parser.add_argument("module", nargs="?", help="softwarp_sdp.ko")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="an application; repeatable")
     parser.add_argument("--list", action="store_true", help="print their names")
-    parser.add_argument("--quick", action="store_true", help="short runs, one of each")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="runs of each protocol; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="short runs")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of each protocol")
     options = parser.parse_args()
     chosen = apps.chosen(options.only, options.quick)
     if options.list:
@@ -165,7 +167,7 @@ def main() -> int:
     run("insmod", options.module)
     cases = results.Cases(out / "results.jsonl")
     for app in chosen:
-        attempt(cases, f"{app.name}, both ends under sdp_run", compare, app, 1 if options.quick else options.rounds)
+        attempt(cases, f"{app.name}, both ends under sdp_run", compare, app, options.rounds)
         for mode in ALONE:
             attempt(cases, f"{app.name}, {mode} under sdp_run", alone, app, mode)
         app.clean()
