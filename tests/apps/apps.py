@@ -534,8 +534,48 @@ class Sockperf(App):
         return {"": (float(found[1]), " us")}
 
 
+# CPython's own tests ---------------------------------------------------------------------
+
+
+class Suite(App):
+    """Test modules of CPython, within this host: what passes on TCP has to pass on SDP."""
+
+    PROGRAM = str(pathlib.Path(__file__).resolve().parent / "suite.py")
+    modules: tuple[str, ...] = ()
+
+    def passed(self, by) -> tuple[set[str], int]:
+        """The names of those that pass, and how many there are."""
+        report = self.directory / "report"
+        report.unlink(missing_ok=True)
+        run(*by, PYTHON, "-B", self.PROGRAM, report, *(f"test.{name}" for name in self.modules), timeout=2 * PATIENCE,
+            cwd=self.directory)
+        found = json.loads(report.read_text())
+        return set(found["passed"]), found["ran"]
+
+
+class Sockets(Suite):
+    """The module socket."""
+
+    name, ports, modules = "CPython test_socket", (5400,), ("test_socket",)
+
+
+class Protocols(Suite):
+    """Servers and clients of protocols."""
+
+    name, ports = "CPython test_ftplib, httplib, poplib, smtplib, socketserver", (5401,)
+    modules = ("test_ftplib", "test_httplib", "test_poplib", "test_smtplib", "test_socketserver")
+
+
+class Asyncio(Suite):
+    """asyncio's streams and sockets."""
+
+    name, ports = "CPython test_asyncio", (5402,)
+    modules = ("test_asyncio.test_streams", "test_asyncio.test_sock_lowlevel", "test_asyncio.test_server",
+               "test_asyncio.test_sendfile", "test_asyncio.test_buffered_proto")
+
+
 ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Haproxy, Qperf,
-       Node, Scp, Python, Sockperf)
+       Node, Scp, Python, Sockperf, Sockets, Protocols, Asyncio)
 
 
 def chosen(names: list[str], quick: bool) -> list[App]:

@@ -140,6 +140,21 @@ def alone(app: apps.App, mode: str, cases: results.Cases) -> None:
               f"{f' ({reasons})' if reasons else ''}", True)
 
 
+def suite(app: apps.Suite, cases: results.Cases) -> None:
+    """CPython's tests by both; it is no matter what this machine cannot do by either."""
+    print(f"       {app.name}: TCP", flush=True)
+    tcp, _ = app.passed(())
+    want("some pass on TCP", tcp)
+    both = Both()
+    print(f"       {app.name}: SDP", flush=True)
+    sdp, ran = app.passed(SDP)
+    gained = both.gained()[0]
+    want("octets went by SDP", gained["connected"] and octets(gained), gained)
+    lost = sorted(tcp - sdp)
+    cases.add(f"{app.name}: {len(sdp)} of {ran} pass on SDP, {len(tcp)} on TCP; {gained['connected']} connections by SDP",
+              not lost, "pass on TCP and not on SDP:\n" + "\n".join(lost))
+
+
 def attempt(cases: results.Cases, title: str, function, *args) -> None:
     """What a function adds to the cases; what it raises is a failure."""
     try:
@@ -167,6 +182,10 @@ def main() -> int:
     run("insmod", options.module)
     cases = results.Cases(out / "results.jsonl")
     for app in chosen:
+        if isinstance(app, apps.Suite):
+            attempt(cases, app.name, suite, app)
+            app.clean()
+            continue
         attempt(cases, f"{app.name}, both ends under sdp_run", compare, app, options.rounds)
         for mode in ALONE:
             attempt(cases, f"{app.name}, {mode} under sdp_run", alone, app, mode)
