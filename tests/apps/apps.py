@@ -26,7 +26,6 @@ class App:
     name = ""
     ports: tuple[int, ...] = ()
     least = MIB  # octets that have to go by SDP, or it was not tested
-    share = 1.0  # of all octets at the ports, the part that has to
 
     def __init__(self, quick: bool):
         self.seconds = 2 if quick else 5
@@ -232,7 +231,8 @@ class Postgres(App):
         at = ("-h", PEER4, "-p", self.port, "-U", "postgres")
         # It listens before it is ready.
         limit = time.monotonic() + 60
-        while subprocess.run([*PEER, self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
+        ready = [*PEER, self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ready, check=False).returncode:
             want("the data base is ready", time.monotonic() < limit)
             time.sleep(0.1)
 
@@ -303,9 +303,10 @@ class Rsync(App):
             self.file().rename(data / "file")
             for number in range(200):
                 (data / f"small-{number}").write_bytes(os.urandom(number * 100))
-        (self.directory / "conf").write_text(f"use chroot = no\nuid = root\ngid = root\npid file = {self.directory}/pid-{mode[:3]}\n"
+        pid = self.directory / "pid"
+        pid.unlink(missing_ok=True)
+        (self.directory / "conf").write_text(f"use chroot = no\nuid = root\ngid = root\npid file = {pid}\n"
                                              f"[data]\npath = {data}\nread only = yes\n")
-        (self.directory / f"pid-{mode[:3]}").unlink(missing_ok=True)
         return server(self.port, *by, "rsync", "--daemon", "--no-detach", "--port", self.port, "--config",
                       self.directory / "conf", stop=signal.SIGTERM)
 
@@ -574,8 +575,8 @@ class Asyncio(Suite):
                "test_asyncio.test_sendfile", "test_asyncio.test_buffered_proto")
 
 
-ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Haproxy, Qperf,
-       Node, Scp, Python, Sockperf, Sockets, Protocols, Asyncio)
+ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Haproxy,
+       Qperf, Node, Scp, Python, Sockperf, Sockets, Protocols, Asyncio)
 
 
 def chosen(names: list[str], quick: bool) -> list[App]:
