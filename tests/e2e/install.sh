@@ -130,7 +130,7 @@ devices() {
 		softwarp-devices --file $conf start || return 1
 		rdma link show sw0/1 && rdma link show sw7/1 || return 1
 	done
-	softwarp-devices --file $conf stop && [ -z "$(ls /sys/class/infiniband)" ] || return 1
+	softwarp-devices --file $conf stop && [ ! -e /sys/class/infiniband/sw0 ] && [ ! -e /sys/class/infiniband/sw7 ] || return 1
 	# mistakes cost only their own lines
 	printf 'sw0 none0\nsw1\nsw1 net0 net1\nsw/1 net0\nsw2 net0\nsw2 dummy9\nsw3 dummy9' > $conf
 	text=$(softwarp-devices --file $conf start 2>&1)
