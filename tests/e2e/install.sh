@@ -123,7 +123,7 @@ no_hook() {
 # What a unit of systemd calls at boot
 devices() {
 	local conf=/run/devices.conf text
-	systemd-analyze verify /lib/systemd/system/softwarp-devices.service || return 1
+	systemd-analyze verify --man=no /lib/systemd/system/softwarp-devices.service || return 1
 	rdma link delete sw0 && ip link add dummy9 type dummy && ip link set dummy9 up || return 1
 	printf '# ours\nsw0 net0\n\nsw7 dummy9 # no wire\n' > $conf
 	for _ in 1 2; do # the second time they are there
