@@ -22,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
 import results  # noqa: E402
-from hosts import (Broken, Counted, DIRECTORY, MIB, OURS4, PATIENCE, PEER, PEER4, PEER6, PYTHON, RUN, case, run, server,  # noqa: E402
+from hosts import (Counted, DIRECTORY, MIB, OURS4, PATIENCE, PEER, PEER4, PEER6, PYTHON, RUN, case, run, server,  # noqa: E402
                    want)
 
 STAT = str(ROOT / "build/preload/sdp_stat")
