@@ -23,7 +23,8 @@ check() { # what, function
 few_modules() {
 	local few=/run/modules
 	mkdir $few
-	modprobe -aS "$release" --show-depends ib_uverbs rdma_ucm iw_cm libcrc32c veth rdma_rxe dummy | awk '/^insmod/ { print $2 }' | sort -u |
+	modprobe -aS "$release" --show-depends ib_uverbs rdma_ucm iw_cm libcrc32c veth dummy rdma_rxe crc32_generic |
+		awk '/^insmod/ { print $2 }' | sort -u |
 		(cd "/lib/modules/$release" && sed "s|^/lib/modules/$release/||" | xargs cp --parents -t $few) || return 1
 	cp "/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} $few || return 1
 	mount --bind $few "/lib/modules/$release" && depmod -a
