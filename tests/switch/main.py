@@ -20,46 +20,21 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
+sys.path.insert(0, str(ROOT / "tests/preload"))
 import results  # noqa: E402
+from hosts import PATIENCE, PEER, PEER4, RUN, case, counters, run, want  # noqa: E402
 
 SWITCH = str(ROOT / "build/preload/sdp_switch")
-RUN = str(ROOT / "build/preload/sdp_run")
 MODULE, PLAIN = sys.argv[1], sys.argv[2]
-PEER = ["ip", "netns", "exec", "peer"]
-PEER4 = "10.77.0.2"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 BPF = pathlib.Path("/sys/fs/bpf")
 PINS = BPF / "softwarp"
-PATIENCE = 60
 # What PLAIN says of its sockets
 SWITCHED = ("inet: protocol 6, SDP, policy 1\ninet tcp: protocol 6, SDP, policy 1\ninet6: protocol 6, SDP, policy 1\n"
             "udp: protocol 17\nmptcp: protocol 262\nsdp: protocol 6, SDP, policy 0\nunix: protocol 0\n"
             "wrong: Invalid argument\n")
 UNTOUCHED = SWITCHED.replace(", SDP, policy 1", "")
-
-
-class Broken(Exception):
-    """A case failed; the text says how."""
-
-
-def run(*command, code=0, **kwargs) -> str:
-    """Output of a command, with its errors, which must end with the code."""
-    words = [str(word) for word in command]
-    try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=PATIENCE, check=False, **kwargs)
-    except subprocess.TimeoutExpired as late:
-        raise Broken(f"hangs: {' '.join(words)}\n{(late.stdout or b'').decode(errors='replace')}") from late
-    if done.returncode != code:
-        raise Broken(f"{' '.join(words)}: code {done.returncode}\n{done.stdout}")
-    return done.stdout
-
-
-def want(what: str, condition, text="") -> None:
-    """Fail unless the condition is true."""
-    if not condition:
-        raise Broken(f"{what}\n{text}")
 
 
 def eventually(what: str, condition) -> None:
@@ -110,21 +85,12 @@ def server(port: int, prefix):
         process.wait()
 
 
-def connected() -> int:
-    """SDP connections that this host has set up."""
-    for line in pathlib.Path("/proc/net/softwarp_sdp_stat").read_text().splitlines():
-        name, value = line.split()
-        if name == "connected":
-            return int(value)
-    raise Broken("no counter")
-
-
 def talk(port: int, *prefix, by_sdp=True) -> str:
     """PLAIN talks to the server, by SDP or not."""
-    before = connected()
+    before = counters()["connected"]
     text = run(*prefix, PLAIN, "talk", PEER4, port)
     want("verified", "all octets are right" in text, text)
-    want("by SDP" if by_sdp else "by TCP", (connected() > before) == by_sdp, text)
+    want("by SDP" if by_sdp else "by TCP", (counters()["connected"] > before) == by_sdp, text)
     return text
 
 
@@ -166,10 +132,10 @@ def setuid_program() -> None:
         os.chmod(directory, 0o755)
         path = shutil.copy(PLAIN, directory)
         os.chmod(path, 0o4755)
-        before = connected()
+        before = counters()["connected"]
         text = run(*inside(one, *NOBODY, path, "talk", PEER4, 5602))
         want("as root", "all octets are right, user 0" in text, text)
-        want("by SDP", connected() > before, text)
+        want("by SDP", counters()["connected"] > before, text)
 
 
 def several() -> None:
@@ -291,18 +257,6 @@ CASES = (("a static program", static_program), ("a setuid program", setuid_progr
          ("several control groups", several), ("control groups that are removed", removed), ("the whole host", whole_host),
          ("the module is held", module_is_held), ("a user without rights", unprivileged), ("an interrupted start", interrupted),
          ("sdp_run --kernel", run_by_kernel), ("sdp_run --kernel leaves children", leaves_children))
-
-
-def case(cases: results.Cases, name: str, function) -> None:
-    """One case; whatever it raises fails it."""
-    text = ""
-    try:
-        function()
-    except Broken as broken:
-        text = str(broken)
-    except Exception as error:  # pylint: disable=broad-except
-        text = repr(error)
-    cases.add(name, not text, text)
 
 
 def main() -> int:

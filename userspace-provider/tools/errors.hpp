@@ -5,16 +5,12 @@
 #define SOFTWARP_TOOLS_ERRORS_HPP
 
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
-namespace softwarp::tools {
+#include "words.hpp"
 
-[[nodiscard]] inline const char *describe(int error) {
-    const char *text = strerrordesc_np(error);
-    return text != nullptr ? text : "unknown error";
-}
+namespace softwarp::tools {
 
 // What failed, and why; who may do it if that was the reason.
 [[nodiscard]] inline std::runtime_error failure(const std::string &what, int error) {

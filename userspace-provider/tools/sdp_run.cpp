@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "command.hpp"
 #include "common/fd.hpp"
 #include "network.hpp"
 #include "preload/config.hpp"
@@ -80,7 +81,7 @@ constexpr const char *footer =
 
 template<class... Args>
 void complain(fmt::format_string<Args...> format, Args &&...args) {
-    fmt::print(stderr, "sdp_run: {}\n", fmt::format(format, std::forward<Args>(args)...));
+    tools::complain_as("sdp_run", format, std::forward<Args>(args)...);
 }
 
 void set(const char *variable, const std::string &value) {
@@ -395,16 +396,8 @@ int parse(int argc, char **argv, Options &options) {
         ->type_name("ADDRESS:PORT");
     app.add_flag("--connect", options.connect,
                  "with --check: also connect, say what it used, and close at once");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError &error) {
-        if (error.get_exit_code() == 0) {
-            app.exit(error); // --help
-            return -1;
-        }
-        complain("{}; see sdp_run --help", error.what());
-        return exit_failed;
-    }
+    if (const int code = tools::parse_words(app, argc, argv, exit_failed); code != 0)
+        return code;
     options.command = app.remaining();
     if (!options.command.empty() && options.command.front() == "--")
         options.command.erase(options.command.begin());

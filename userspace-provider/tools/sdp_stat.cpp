@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "command.hpp"
 #include "network.hpp"
 #include "observe.hpp"
 #include "preload/config.hpp"
@@ -84,7 +85,7 @@ constexpr const char *footer =
 
 template<class... Args>
 void complain(fmt::format_string<Args...> format, Args &&...args) {
-    fmt::print(stderr, "sdp_stat: {}\n", fmt::format(format, std::forward<Args>(args)...));
+    tools::complain_as("sdp_stat", format, std::forward<Args>(args)...);
 }
 
 void print(const std::string &text) {
@@ -415,16 +416,8 @@ int parse(int argc, char **argv, Options &options) {
         ->check(CLI::Range(0, std::numeric_limits<int>::max()));
     why->add_option("-i,--interval", options.interval, "seconds between the two readings")
         ->type_name("SECONDS");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError &error) {
-        if (error.get_exit_code() == 0) {
-            app.exit(error); // --help
-            return -1;
-        }
-        complain("{}; see sdp_stat --help", error.what());
-        return exit_failed;
-    }
+    if (const int code = tools::parse_words(app, argc, argv, exit_failed); code != 0)
+        return code;
     options.why = why->parsed();
     if (app.count("--watch") > 0 && !options.watch)
         options.watch = "";

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cgroup.hpp"
+#include "command.hpp"
 #include "common/fd.hpp"
 #include "errors.hpp"
 #include "program.hpp"
@@ -48,10 +49,9 @@ struct Options {
     std::vector<std::string> command;
 };
 
-template<class... Arguments>
-void complain(fmt::format_string<Arguments...> format, Arguments &&...arguments) {
-    const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
-    fmt::print(stderr, "sdp_switch: {}\n", text);
+template<class... Args>
+void complain(fmt::format_string<Args...> format, Args &&...args) {
+    tools::complain_as("sdp_switch", format, std::forward<Args>(args)...);
 }
 
 Cgroup wanted(const Options &options) {
@@ -206,16 +206,8 @@ int parse(int argc, char **argv, Options &options, std::string &action) {
             ->type_name("PATH");
     app.add_subcommand("run", "run CMD in a control group of its own that is switched, as sdp_run "
                               "--kernel does");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError &error) {
-        if (error.get_exit_code() == 0) {
-            app.exit(error); // --help
-            return -1;
-        }
-        complain("{}; see sdp_switch --help", error.what());
-        return exit_failed;
-    }
+    if (const int code = tools::parse_words(app, argc, argv, exit_failed); code != 0)
+        return code;
     action = app.get_subcommands().front()->get_name();
     if (action == "run") {
         complain("no program is given; see sdp_switch --help");
