@@ -363,11 +363,14 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 		return 0;
 	case SDP_QUERY_SEND:
 		sdp_count(net, SDP_STAT_PM_REQUESTS_SENT);
-		ret = send(a, &a->asked);
-		if (is_unreachable(ret))
-			return nobody_there(a, ret);
+		/*
+		 * First the timer: within a host the ICMP error comes before
+		 * send() returns, and the work item that it queues must not be
+		 * put off.
+		 */
 		set_timer(a);
-		return 0;
+		ret = send(a, &a->asked);
+		return is_unreachable(ret) ? nobody_there(a, ret) : 0;
 	case SDP_QUERY_ACK:
 		if (is_allowed(a, m))
 			return accepted(a, m);
