@@ -388,12 +388,42 @@ static int act(struct sdp_attempt *a, enum sdp_query_action action,
 	return by_tcp(a, SDP_INFO_REASON_NO_ANSWER);
 }
 
+/*
+ * Use the cache if it knows the service.  *@ret: as that of by_sdp(), by_tcp()
+ */
+static bool use_known(struct sdp_attempt *a, int *ret)
+{
+	enum sdp_pm_known known;
+	union sdp_end where;
+
+	known = sdp_pm_lookup(pm_of(a), &a->asked, &where);
+	if (known == SDP_PM_UNKNOWN)
+		return false;
+	sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
+	if (known == SDP_PM_BY_SDP) {
+		a->remembered = where;
+		*ret = by_sdp(a, &where);
+	} else {
+		*ret = by_tcp(a, reason_of(known));
+	}
+	return true;
+}
+
+/*
+ * When it is time to ask again or to give up, first see whether another attempt
+ * has got an answer.  Peers limit theirs, ICMP to one a second, so of many
+ * attempts at once only the first ones may get one.  That is no silence, for
+ * which the whole host would not be asked again.
+ */
 static int ask_on(struct sdp_attempt *a)
 {
+	enum sdp_query_action action;
 	struct sdp_pm_msg m;
 	int left = BUDGET;
 	int error, ret;
 
+	/* before looking, so that events of the meantime are not put off */
+	set_timer(a);
 	while (receive(a, &m, &error, &left)) {
 		ret = act(a, sdp_query_take(&a->query, &m), &m);
 		if (ret || a->state != SDP_ATTEMPT_ASKING)
@@ -401,15 +431,19 @@ static int ask_on(struct sdp_attempt *a)
 	}
 	if (is_unreachable(error))
 		return nobody_there(a, error);
-	ret = act(a, sdp_query_timer(&a->query, sdp_pm_now()), NULL);
-	/* the event that brought us here has replaced the timer */
-	if (!ret && a->state == SDP_ATTEMPT_ASKING) {
-		if (left)
-			set_timer(a);
-		else
-			look(a, 0);
+	action = sdp_query_timer(&a->query, sdp_pm_now());
+	if (action != SDP_QUERY_NOTHING) {
+		if (use_known(a, &ret))
+			return ret;
+		ret = act(a, action, NULL);
+		if (ret || a->state != SDP_ATTEMPT_ASKING)
+			return ret;
+		/* act() has set the timer after we looked: look once more */
+		left = 0;
 	}
-	return ret;
+	if (!left)
+		look(a, 0);
+	return 0;
 }
 
 /*
@@ -507,22 +541,12 @@ static bool has_device(const struct sdp_attempt *a)
 /* Use the cache if it knows the service, else ask the port mapper. */
 static int look_up(struct sdp_attempt *a)
 {
-	enum sdp_pm_known known;
-	union sdp_end where;
+	int ret;
 
 	/* first, so that another size of the cache is in force at once */
 	if (!sdp_pm_prepare(pm_of(a)))
 		return -ENOMEM;
-	known = sdp_pm_lookup(pm_of(a), &a->asked, &where);
-	if (known != SDP_PM_UNKNOWN)
-		sdp_count(sock_net(a->sk), SDP_STAT_PM_CACHED);
-	if (known == SDP_PM_BY_SDP) {
-		a->remembered = where;
-		return by_sdp(a, &where);
-	}
-	if (known != SDP_PM_UNKNOWN)
-		return by_tcp(a, reason_of(known));
-	return ask(a);
+	return use_known(a, &ret) ? ret : ask(a);
 }
 
 static int decide(struct sdp_attempt *a)

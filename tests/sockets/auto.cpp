@@ -672,6 +672,67 @@ TEST_P(Auto, NobodyAnswers) {
     expect_more(before, "pm_requests_sent", 2);
 }
 
+/*
+ * Of many who ask at once only the first may be answered: a host's ICMP is limited to one a
+ * second.  What these have learnt counts for the others, whose silence is none of the host's.
+ */
+class AskedTogether : public Auto {
+  protected:
+    AskedTogether() : mapper_(std::in_place, loopback(), AF_INET6 == GetParam().address) {
+        Fd service = tcp_listener();
+        service_ = name_of(service);
+        service.reset();
+        before_ = counters();
+        first_ = make_auto(SOCK_NONBLOCK);
+        EXPECT_EQ(connect_to(first_, service_), EINPROGRESS);
+        EXPECT_EQ(mapper_->taken(1).size(), 1U);
+        mapper_.reset();
+    }
+
+    /* The first one looks again before it has waited for all its time. */
+    void expect_known() {
+        EXPECT_EQ(events(first_, POLLOUT, 20000), POLLOUT);
+        expect_more(before_, "pm_requests_sent", 2);
+        expect_more(before_, "pm_cached", 1);
+        expect_more(before_, "pm_silent", 0);
+    }
+
+    Tuned patience_{"pm_wait_ms", 3000};
+    std::optional<Mapper> mapper_;
+    Address service_;
+    Counters before_;
+    Fd first_;
+};
+INSTANTIATE_TEST_SUITE_P(All, AskedTogether, testing::ValuesIn(kinds()), name_of_kind);
+
+TEST_P(AskedTogether, NobodyThere) {
+    Fd listener = tcp_listener(service_.port());
+    Fd second = make_auto();
+    Stopwatch watch;
+    ASSERT_EQ(connect_to(second, service_), 0);
+    /* ICMP says so at once; a third of pm_wait_ms passes until it is asked again */
+    EXPECT_LT(watch.ms(), 900);
+    expect_tcp(second, SDP_INFO_REASON_NO_ANSWER);
+    expect_known();
+    expect_tcp(first_, SDP_INFO_REASON_DENIED);
+    /* and the host's other services are not said to be without SDP */
+    Fd other = auto_listener();
+    Fd third = make_auto();
+    ASSERT_EQ(connect_to(third, name_of(other)), 0);
+    expect_sdp(third);
+}
+
+TEST_P(AskedTogether, Accepted) {
+    Fd listener = auto_listener(service_.port());
+    Fd second = make_auto();
+    ASSERT_EQ(connect_to(second, service_), 0);
+    expect_sdp(second);
+    accepted(listener);
+    expect_known();
+    expect_sdp(first_);
+    EXPECT_TRUE(echoes(first_, accepted(listener)));
+}
+
 /* What a socket cannot reach for its own reasons says nothing to others: each asks. */
 TEST_P(Auto, OwnReasonsAreNotKept) {
     bool six = GetParam().address == AF_INET6;
