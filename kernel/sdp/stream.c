@@ -501,6 +501,9 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		}
 		if (ret < 0 || done >= target)
 			break;
+		/* a long MSG_WAITALL must not go on with the small buffers */
+		if (READ_ONCE(link->grow) && done && !peek)
+			sdp_link_grow(link, sk, false);
 		ret = wait_to_receive(sk, link, done, peek ? seen : 0, over,
 				      &timeo);
 		if (ret <= 0)

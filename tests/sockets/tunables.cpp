@@ -225,6 +225,20 @@ TEST_P(Tunables, LargestBuffer) {
     EXPECT_EQ(size_after(other), 8192U);
 }
 
+/* A call that waits for much gets it in large messages, too, and not when the next call begins. */
+TEST_P(Tunables, BuffersGrowWithinACall) {
+    Pair pair = connected();
+    std::vector<uint8_t> got(6 << 20);
+    uint64_t before = counters()["messages_received"];
+    Call sends([&] { return send_all(pair.here, pattern(got.size())) ? 0 : -1; });
+    EXPECT_EQ(::recv(pair.there.get(), got.data(), got.size(), MSG_WAITALL),
+              static_cast<ssize_t>(got.size()));
+    EXPECT_TRUE(got == pattern(got.size()));
+    EXPECT_EQ(sends.ret(), 0);
+    /* 1,548 of 4 KiB each, with as many updates */
+    EXPECT_LT(counters()["messages_received"] - before, 1000U);
+}
+
 TEST_P(Tunables, Layout) {
     Fd before = make();
     Tuned tuned("layout", SDP_INFO_LAYOUT_IB);
