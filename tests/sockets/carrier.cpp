@@ -281,6 +281,8 @@ TEST_P(Carrier, FullPeerIsProbed) {
     EXPECT_EQ(events(p.here, POLLOUT | POLLIN), 0);
     EXPECT_TRUE(receive(p.there, sent) == repeated(sent));
     EXPECT_TRUE(send_all(p.there, pattern(1000)));
+    /* they need not be there yet, and fill() does not block */
+    set_nonblocking(p.here, false);
     EXPECT_EQ(receive(p.here, 1000), pattern(1000));
 }
 
