@@ -23,6 +23,8 @@ PLAN = json.loads((OUT / "plan.json").read_text())
 POLICY = pathlib.Path("/sys/class/infiniband/sw0/mpa")
 KNOBS = pathlib.Path("/sys/module/siw_knobs/parameters")
 CASES = results.Cases(OUT / "results.jsonl")
+# Seconds for perftest, whose server gives up after 120 without a message, and what it says then
+PERFTEST, GAVE_UP = 300, "Did not get Message for 120 Seconds"
 OURS, SIW = (measure.OWN4, measure.OWN6), (measure.PEER4, measure.PEER6)
 
 
@@ -95,12 +97,13 @@ def traffic(phase: dict) -> None:
         CASES.add(f"{name}: {missing} tests that did not end, exit code {code}", False, text)
 
 
-def served(server, port: int, ours_connects: bool, client) -> str:
+def served(server, port: int, ours_connects: bool, client, patience=float("inf")) -> str:
     """What a client printed who succeeded; its server has to end well, too, and by itself."""
     running = measure.Server(server, port, peer=ours_connects)
     try:
         with running:
-            text = measure.client([*([] if ours_connects else measure.IN_PEER), *client], PLAN["patience"])
+            text = measure.client([*([] if ours_connects else measure.IN_PEER), *client],
+                                  min(PLAN["patience"], patience))
             code = running.process.wait(timeout=60)
     except measure.Broken as broken:
         raise measure.Broken(f"{broken}\nthe server:\n{getattr(running, 'text', '')}") from broken
@@ -129,13 +132,19 @@ def run_perftest(tool: str, qps: int, ours_connects: bool) -> None:
         server = ["env", f"SOFTWARP_BIND={address}", f"LD_PRELOAD={PLAN['bind_here']}", *args,
                   "-d", "sw1" if ours_connects else "sw0"]
         try:
-            text = served(server, port, ours_connects, [*args, "-d", "sw0" if ours_connects else "sw1", address])
+            text = served(server, port, ours_connects, [*args, "-d", "sw0" if ours_connects else "sw1", address], PERFTEST)
             break
         except measure.Broken as broken:
             # perftest connects twice, and its server listens anew in between: a client that is faster is refused.
-            if "Failed to connect RDMA CM events" not in str(broken) or not left:
-                raise
-            print(f"softwarp: interop: {tool}: refused before its server listened again, once more", file=sys.stderr)
+            if "Failed to connect RDMA CM events" in str(broken) and left:
+                print(f"softwarp: interop: {tool}: refused before its server listened again, once more", file=sys.stderr)
+                continue
+            # Its credits for sends seem to go by the order of connections, which siw as server may report in another one.
+            # What was seen then: one queue pair never sends, another lacks its last message, all completions are polled.
+            if tool == "ib_send_bw" and qps > 1 and ours_connects and GAVE_UP in str(broken) and left:
+                print(f"softwarp: interop: {tool}: the server took its connections in another order, once more", file=sys.stderr)
+                continue
+            raise
     rows = [line.split() for line in text.splitlines() if re.match(r"^ *\d+ +\d+ +[\d.infa-]+ ", line)]
     if not rows or any(int(row[1]) < PLAN["iterations"] * qps for row in rows):
         raise measure.Broken(f"{tool} did not do {PLAN['iterations']} iterations on {qps} QPs\n{text}")
