@@ -15,8 +15,10 @@ import signal
 import subprocess
 import time
 
-from hosts import DIRECTORY, MIB, OURS4, PEER, PEER4, PYTHON, run, server, want
+from hosts import DIRECTORY, MIB, OURS4, PEER, PEER4, PYTHON, RUN, run, server, want
 
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = os.environ.get("SOFTWARP_PROGRAMS", "")  # what has to be compiled
 PATIENCE = 300
 
 
@@ -26,6 +28,8 @@ class App:
     name = ""
     ports: tuple[int, ...] = ()
     least = MIB  # octets that have to go by SDP, or it was not tested
+    kernel = "uml"  # that it runs on
+    sdp = (RUN,)  # what puts it on SDP
 
     def __init__(self, quick: bool):
         self.seconds = 2 if quick else 5
@@ -79,6 +83,15 @@ def timed(function, *args, **kwargs) -> tuple[float, object]:
     begin = time.monotonic()
     result = function(*args, **kwargs)
     return time.monotonic() - begin, result
+
+
+def certificate(directory: pathlib.Path) -> pathlib.Path:
+    """Of the host "peer", made when it is first asked for; its key is in the file "key"."""
+    path = directory / "certificate"
+    if not path.exists():
+        run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=peer",
+            "-addext", "subjectAltName=DNS:peer", "-days", 2, "-keyout", directory / "key", "-out", path)
+    return path
 
 
 # iperf3 ----------------------------------------------------------------------------------
@@ -374,12 +387,8 @@ class OpenSsl(App):
 
     def serve(self, by, mode):
         self.file()
-        key, certificate = self.directory / "key", self.directory / "certificate"
-        if not key.exists():
-            run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
-                "/CN=peer", "-days", 2, "-keyout", key, "-out", certificate)
-        return server(self.port, "env", "-C", self.directory, *by, "openssl", "s_server", "-accept", self.port, "-key", key,
-                      "-cert", certificate, "-WWW", "-quiet")
+        return server(self.port, "env", "-C", self.directory, *by, "openssl", "s_server", "-accept", self.port, "-cert",
+                      certificate(self.directory), "-key", self.directory / "key", "-WWW", "-quiet")
 
     def talk(self, by, mode):
         request, got = self.directory / "request", self.directory / "got"
@@ -484,36 +493,112 @@ class Qperf(App):
                 "tcp_lat": (float(latency[1].replace(",", "")) / 1e3, " us")}
 
 
-class Node(App):
-    """Node.js: a file from a stream, a body echoed, requests on connections that stay."""
+class Stunnel(App):
+    """stunnel in front of an nginx on its own host, which is asked by plain TCP."""
 
-    name, ports = "node", (5320,)
-    SCRIPT = str(pathlib.Path(__file__).resolve().parent / "node.mjs")
+    name, ports = "stunnel", (5360,)
+    BEHIND = 5361
 
+    @contextlib.contextmanager
     def serve(self, by, mode):
-        return server(self.port, *by, "node", self.SCRIPT, "serve", self.port, self.file())
+        self.file()
+        (self.directory / "conf").write_text(f"foreground = yes\npid =\n[web]\naccept = {self.port}\n"
+                                             f"connect = 127.0.0.1:{self.BEHIND}\ncert = {certificate(self.directory)}\n"
+                                             f"key = {self.directory}/key\n")
+        with nginx(self.directory, self.BEHIND, ()), server(self.port, *by, "stunnel4", self.directory / "conf"):
+            yield
 
     def talk(self, by, mode):
-        report = json.loads(run(*by, "node", self.SCRIPT, "ask", PEER4, self.port, self.file(), self.seconds, timeout=PATIENCE))
+        return {"curl": (curl(by, f"https://peer:{self.port}/file", self.file(), "--cacert", certificate(self.directory),
+                              "--resolve", f"peer:{self.port}:{PEER4}"), " MB/s")}
+
+
+class Program(App):
+    """A program of ours in some language: a file or a stream, verified, and requests on connections that stay."""
+
+    words: tuple[str, ...] = ()
+
+    def serve(self, by, mode):
+        return server(self.port, *by, *self.words, "serve", self.port, self.file())
+
+    def ask(self, by) -> str:
+        """What the client prints."""
+        return run(*by, *self.words, "ask", PEER4, self.port, self.file(), self.seconds, timeout=PATIENCE)
+
+    def talk(self, by, mode):
+        report = json.loads(self.ask(by))
         return {"stream": (report["speed"] / 1e6, " MB/s"), "requests": (report["rate"], "/s")}
+
+
+class Node(Program):
+    """Node.js: http."""
+
+    name, ports, words = "node", (5320,), ("node", f"{HERE}/node.mjs")
+
+
+class Java(Program):
+    """OpenJDK: channels, a selector, transferTo()."""
+
+    name, ports, words = "java nio", (5321,), ("java", f"{HERE}/Nio.java")
+
+
+class Streams(Program):
+    """asyncio's streams, which echo."""
+
+    name, ports, words = "asyncio", (5322,), (PYTHON, "-B", f"{HERE}/streams.py")
+
+    def serve(self, by, mode):
+        return server(self.port, *by, *self.words, "serve", self.port)
+
+    def ask(self, by):
+        return run(*by, *self.words, "ask", PEER4, self.port, self.size // MIB, self.seconds, timeout=PATIENCE)
+
+
+class Uring(Streams):
+    """io_uring for every call but socket(), which echoes, too."""
+
+    name, ports, words = "io_uring", (5324,), (f"{PROGRAMS}/uring",)
+
+
+class Go(Program):
+    """net/http in a static program: by the kernel's hook, not by the preload library."""
+
+    name, ports, words = "go", (5323,), (f"{PROGRAMS}/web",)
+    kernel, sdp = "stock-6.12", (RUN, "--kernel")
+
+    def serve(self, by, mode):
+        # `ip netns exec` hides the mounts that the switch needs, so that it is set outside.
+        for place, kind in (("/sys/fs/cgroup", "cgroup2"), ("/sys/fs/bpf", "bpf")):
+            if not os.path.ismount(place):
+                run("mount", "-t", kind, kind, place)
+        return server(self.port, *self.words, "serve", self.port, self.file(), outside=by)
 
 
 class Python(App):
     """http.server, a file by urllib."""
 
     name, ports = "http.server", (5330,)
+    program: tuple[str, ...] = ()
 
     def serve(self, by, mode):
         self.file()
-        return server(self.port, *by, PYTHON, "-m", "http.server", "--directory", self.directory, self.port)
+        return server(self.port, *self.program, *by, PYTHON, "-m", "http.server", "--directory", self.directory, self.port)
 
     def talk(self, by, mode):
         got = self.directory / "got"
         program = "import sys, urllib.request as r; r.urlretrieve(sys.argv[1], sys.argv[2])"
-        seconds, _ = timed(run, *by, PYTHON, "-c", program, f"http://{PEER4}:{self.port}/file", got, timeout=PATIENCE)
+        seconds, _ = timed(run, *self.program, *by, PYTHON, "-c", program, f"http://{PEER4}:{self.port}/file", got, timeout=PATIENCE)
         same(self.file(), got)
         got.unlink()
         return {"": (self.size / seconds / 1e6, " MB/s")}
+
+
+class Container(Python):
+    """The same, each end in namespaces of its own for users, processes, mounts and names; sdp_run is inside."""
+
+    name, ports, kernel = "unshare", (5331,), "stock-6.12"
+    program = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "--ipc",
+               "--uts", "--cgroup")
 
 
 class Sockperf(App):
@@ -541,7 +626,7 @@ class Sockperf(App):
 class Suite(App):
     """Test modules of CPython, within this host: what passes on TCP has to pass on SDP."""
 
-    PROGRAM = str(pathlib.Path(__file__).resolve().parent / "suite.py")
+    PROGRAM = str(HERE / "suite.py")
     modules: tuple[str, ...] = ()
 
     def passed(self, by) -> tuple[set[str], int]:
@@ -568,17 +653,20 @@ class Protocols(Suite):
 
 
 class Asyncio(Suite):
-    """asyncio's streams and sockets."""
+    """asyncio's streams and sockets, and selectors."""
 
-    name, ports = "CPython test_asyncio", (5402,)
+    name, ports = "CPython test_asyncio, test_selectors", (5402,)
     modules = ("test_asyncio.test_streams", "test_asyncio.test_sock_lowlevel", "test_asyncio.test_server",
-               "test_asyncio.test_sendfile", "test_asyncio.test_buffered_proto")
+               "test_asyncio.test_sendfile", "test_asyncio.test_buffered_proto", "test_selectors")
 
 
-ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Haproxy,
-       Qperf, Node, Scp, Python, Sockperf, Sockets, Protocols, Asyncio)
+ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Stunnel,
+       Haproxy, Qperf, Node, Java, Streams, Uring, Scp, Python, Sockperf, Sockets, Protocols, Asyncio, Container, Go)
+# Those that `make check` has the time for; the one that falls back, too
+SHORT, SHORT_ALONE = (Iperf, Nginx, Redis, Postgres), (Nginx,)
 
 
-def chosen(names: list[str], quick: bool) -> list[App]:
-    """Those whose name begins with one of the names; all without any."""
-    return [kind(quick) for kind in ALL if not names or any(kind.name.startswith(name) for name in names)]
+def chosen(names: list[str], quick: bool, short: bool, kernel: str | None) -> list[App]:
+    """Those whose name begins with one of the names, or all without any; those for a kernel only, if one is named."""
+    return [kind(quick or short) for kind in (SHORT if short else ALL)
+            if (not names or any(kind.name.startswith(name) for name in names)) and kernel in (None, kind.kernel)]

@@ -24,13 +24,12 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "preload")]
 import apps  # noqa: E402
-from hosts import Broken, DIRECTORY, PEER, RUN, counters, end, run, want  # noqa: E402
+from hosts import Broken, DIRECTORY, PEER, counters, end, run, want  # noqa: E402
 sys.path.insert(0, str(HERE.parents[1] / "scripts/lib"))
 import results  # noqa: E402
 
-SDP = (RUN,)
-# What the server and the client are run by.
-ENDS = {"TCP": ((), ()), "SDP": (SDP, SDP), "client alone": ((), SDP), "server alone": (SDP, ())}
+# Whether the server and the client are put on SDP
+ENDS = {"TCP": (False, False), "SDP": (True, True), "client alone": (False, True), "server alone": (True, False)}
 ALONE = ("client alone", "server alone")
 
 
@@ -78,7 +77,7 @@ class Both:
 def once(app: apps.App, mode: str) -> tuple[dict, list[dict[str, int]]]:
     """One run: numbers, each a value and its unit, and what the counters have gained."""
     print(f"       {app.name}: {mode}", flush=True)
-    at_server, at_client = ENDS[mode]
+    at_server, at_client = (app.sdp if sdp else () for sdp in ENDS[mode])
     both = Both()
     with app.serve(at_server, mode):
         listening = re.search(rf"(?m)^.*:{app.port} .*\blisten\b", run(*PEER, "cat", "/proc/net/softwarp_sdp"), re.IGNORECASE)
@@ -148,7 +147,7 @@ def suite(app: apps.Suite, cases: results.Cases) -> None:
     want("some pass on TCP", tcp)
     both = Both()
     print(f"       {app.name}: SDP", flush=True)
-    sdp, ran = app.passed(SDP)
+    sdp, ran = app.passed(app.sdp)
     gained = both.gained()[0]
     want("octets went by SDP", gained["connected"] and octets(gained), gained)
     lost = sorted(tcp - sdp)
@@ -172,11 +171,13 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="an application; repeatable")
     parser.add_argument("--list", action="store_true", help="print their names")
     parser.add_argument("--quick", action="store_true", help="short runs")
+    parser.add_argument("--short", action="store_true", help="few of them, in short runs")
+    parser.add_argument("--kernel", help="those for this kernel alone")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of each protocol")
     options = parser.parse_args()
-    chosen = apps.chosen(options.only, options.quick)
+    chosen = apps.chosen(options.only, options.quick, options.short, options.kernel)
     if options.list:
-        print("\n".join(app.name for app in chosen))
+        print("\n".join(f"{app.kernel} {app.name}" for app in chosen))
         return 0
     out = pathlib.Path(os.environ["SOFTWARP_OUT"])
     DIRECTORY.chmod(0o755)
@@ -188,7 +189,7 @@ def main() -> int:
             app.clean()
             continue
         attempt(cases, f"{app.name}, both ends under sdp_run", compare, app, options.rounds)
-        for mode in ALONE:
+        for mode in ALONE if not options.short else ALONE[:isinstance(app, apps.SHORT_ALONE)]:
             attempt(cases, f"{app.name}, {mode} under sdp_run", alone, app, mode)
         app.clean()
     (out / "done").touch()

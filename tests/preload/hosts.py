@@ -54,13 +54,13 @@ def end(process, stop=signal.SIGKILL) -> None:
 
 
 @contextlib.contextmanager
-def server(port: int, *command, env=None, prefix=None, stop=signal.SIGKILL):
-    """A server that listens at a port of the other host; gives the file of what it prints.  At the end it is sent the signal,
-    and what is then left of it is killed."""
+def server(port: int, *command, env=None, prefix=None, outside=(), stop=signal.SIGKILL):
+    """A server that listens at a port of the other host; gives the file of what it prints.  What is outside is run in this
+    host, with the server as its command.  At the end it is sent the signal, and what is then left of it is killed."""
     prefix = PEER if prefix is None else prefix
     path = DIRECTORY / f"server-{port}"
     with open(path, "wb") as out:
-        process = subprocess.Popen([*prefix, *(str(word) for word in command)], stdin=subprocess.DEVNULL, stdout=out,
+        process = subprocess.Popen([*outside, *prefix, *(str(word) for word in command)], stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=out, start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})})
         try:
             limit = time.monotonic() + PATIENCE
