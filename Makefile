@@ -102,7 +102,7 @@ sdp-apps: setup-apps ## servers and clients of all kinds under sdp_run, beside p
 	@scripts/apps
 
 .PHONY: demo
-demo: setup ## perftest over softwarp in a virtual machine
+demo: setup ## perftest and rping over softwarp, programs under sdp_run, in a virtual machine
 	@scripts/demo
 
 .PHONY: bench

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""The part of scripts/demo that runs in the guest: perftest and rping over softwarp, as a table."""
+"""The part of scripts/demo that runs in the guest: perftest and rping over softwarp, and programs under sdp_run beside plain
+TCP, as tables: demo.py SDP_MODULE."""
 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), *(str(HERE.parents[1] / "tests" / name) for name in ("apps", "preload"))]
+import apps  # noqa: E402
+import hosts  # noqa: E402
 import measure  # noqa: E402
 
 SECONDS = 2
@@ -24,6 +28,19 @@ def rows():
     yield "rping", "loopback 127.0.0.1", lambda: measure.rping("127.0.0.1", ROUND_TRIPS, peer=False), "round trips/s"
 
 
+def sockets(kind: type[apps.App], what: dict[str, str]) -> None:
+    """An application by plain TCP and under sdp_run: a row for each of its numbers, with what it did."""
+    app = kind(True)
+    numbers = {}
+    for by in ((), app.sdp):
+        gained = hosts.Counted()
+        with app.serve(by, ""):
+            numbers[bool(by)] = app.talk(by, "")
+        hosts.want("octets by SDP under sdp_run, and there alone", (gained.octets() > app.least) == bool(by))
+    for name, (value, unit) in numbers[True].items():
+        print(f"{app.name:<17}{what[name]:<21}{numbers[False][name][0]:>12.1f}{value:>12.1f}  {unit.strip()}", flush=True)
+
+
 def main() -> int:
     failures = []
     print(f"{'program':<14}{'over softwarp':<24}{'result':>12}  unit")
@@ -33,6 +50,15 @@ def main() -> int:
         except measure.Broken as broken:
             failures.append(broken)
             print(f"{program:<14}{what:<24}{'failed':>12}", flush=True)
+
+    hosts.run("insmod", sys.argv[1])
+    print(f"\n{'unchanged program':<38}{'plain TCP':>12}{'sdp_run':>12}  unit")
+    for kind, what in ((apps.Iperf, {"": "one stream"}), (apps.Redis, {"SET": "SET, 50 clients", "GET": "GET, 50 clients"})):
+        try:
+            sockets(kind, what)
+        except hosts.Broken as broken:
+            failures.append(broken)
+            print(f"{kind.name:<17}{'':<21}{'':>12}{'failed':>12}", flush=True)
     for broken in failures:
         print(f"softwarp: {broken}", file=sys.stderr)
     return 1 if failures else 0
