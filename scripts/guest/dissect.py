@@ -98,17 +98,18 @@ def run_sdp(name: str, one: dict) -> dict:
     measure.sh("insmod", PLAN["sdp"])
     talk = [sys.executable, "-B", str(pathlib.Path(__file__).resolve().parent / "talk.py")]
     with packets(OUT / f"{name}.pcap", "tcp or udp port 3935"):
-        with subprocess.Popen([*measure.IN_PEER, *talk, "serve"], stdout=subprocess.PIPE, text=True) as server:
-            if server.stdout.readline() != "ready\n":
-                raise measure.Broken("the server did not start")
+        with subprocess.Popen([*measure.IN_PEER, *talk, "serve"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True) as server:
+            if (line := server.stdout.readline()) != "ready\n":
+                raise measure.Broken(f"the server did not start\n{line}{server.stdout.read()}")
             done = subprocess.run([*talk, "connect"], capture_output=True, text=True, timeout=PLAN["patience"], check=False)
             if done.returncode:
                 server.kill()
-            code = server.wait(timeout=PLAN["patience"])
+            said, _ = server.communicate(timeout=PLAN["patience"])
         # the ends of the last connection
         time.sleep(1)
-    return {"here": sdp_counters(), "there": sdp_counters(*measure.IN_PEER), "code": done.returncode or code,
-            "text": done.stdout + done.stderr}
+    return {"here": sdp_counters(), "there": sdp_counters(*measure.IN_PEER), "code": done.returncode or server.returncode,
+            "text": done.stdout + done.stderr + said}
 
 
 def main() -> int:

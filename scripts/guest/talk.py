@@ -17,7 +17,7 @@ CASES = [(family, protocol, layout, True) for family in ADDRESSES for protocol, 
          ((IPPROTO_SDP, 0), (IPPROTO_SDP, 1), (IPPROTO_SDP_AUTO, 0))]
 # While others do, so that there is a port mapper to ask
 CASES.insert(0, (socket.AF_INET, IPPROTO_SDP_AUTO, 0, False))
-PORT = 41000
+PORT = 4100  # no port of those that connections before may have left in TIME_WAIT
 SIZES = (1, 100, 5000, 300000)
 
 
