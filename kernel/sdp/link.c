@@ -17,9 +17,10 @@
 #include "uapi/softwarp_sdp.h"
 
 struct workqueue_struct *sdp_wq, *sdp_listen_wq;
-static struct workqueue_struct *end_wq;
+static struct workqueue_struct *end_wq, *push_wq;
 
 static void work(struct work_struct *work);
+static void push_work(struct work_struct *work);
 static void dismantle(struct work_struct *work);
 static void timer(struct timer_list *t);
 static void nudge(struct timer_list *t);
@@ -45,6 +46,8 @@ struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 	INIT_LIST_HEAD(&link->on_device);
 	INIT_LIST_HEAD(&link->entry);
 	INIT_WORK(&link->work, work);
+	INIT_WORK(&link->push_work, push_work);
+	link->tx_cpu = -1;
 	INIT_WORK(&link->end, dismantle);
 	INIT_WORK(&link->cq_work, cq_work);
 	timer_setup(&link->timer, timer, 0);
@@ -88,6 +91,21 @@ void sdp_link_event(struct sdp_link *link, enum sdp_event event)
 	set_bit(event, &link->events);
 	sdp_link_get(link);
 	if (!queue_work(sdp_wq, &link->work))
+		sdp_link_put(link);
+}
+
+/*
+ * Credit arrives on the CPU on which the peer's program reads, if both ends are
+ * on one machine.  Work without a CPU of its own would mostly run there, too,
+ * and one CPU would do what two can do.
+ */
+void sdp_link_push(struct sdp_link *link)
+{
+	int cpu = READ_ONCE(link->tx_cpu);
+
+	sdp_link_get(link);
+	if (!queue_work_on(cpu < 0 ? WORK_CPU_UNBOUND : cpu, push_wq,
+			   &link->push_work))
 		sdp_link_put(link);
 }
 
@@ -936,6 +954,14 @@ static void go_on(struct sdp_link *link)
 	spin_unlock_bh(&link->lock);
 }
 
+static void push_work(struct work_struct *work)
+{
+	struct sdp_link *link = container_of(work, struct sdp_link, push_work);
+
+	go_on(link);
+	sdp_link_put(link);
+}
+
 static void tcp_destroy(struct sdp_link *link)
 {
 	if (link->qp) {
@@ -1086,8 +1112,11 @@ int sdp_link_init(void)
 	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
 	/* separate: a peer can make the end of a queue pair take seconds */
 	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
-	if (sdp_wq && sdp_listen_wq && end_wq)
+	push_wq = alloc_workqueue("softwarp_sdp_push", WQ_PERCPU, 0);
+	if (sdp_wq && sdp_listen_wq && end_wq && push_wq)
 		return 0;
+	if (push_wq)
+		destroy_workqueue(push_wq);
 	if (end_wq)
 		destroy_workqueue(end_wq);
 	if (sdp_wq)
@@ -1103,6 +1132,8 @@ void sdp_link_exit(void)
 	/* links that the listeners have ended are queued here */
 	drain_workqueue(sdp_wq);
 	destroy_workqueue(end_wq);
+	/* after the last completion, which may have queued something there */
+	destroy_workqueue(push_wq);
 	destroy_workqueue(sdp_wq);
 	/* links are freed by kfree_rcu() */
 	rcu_barrier();

@@ -15,11 +15,11 @@
  *
  * Everything that may sleep runs in two work items: @work sets the link up and
  * creates the queue pair; @end, which @work queues last, destroys it.  Neither
- * runs concurrently with itself or with the other.  Completions are handled
- * with softirqs off.  Our own device may run them from within ib_post_send(),
- * so @lock is not held over that call.  The work items, completions and the
- * socket's calls synchronise on @lock, which is held for no longer than one
- * message takes.
+ * runs concurrently with itself or with the other.  A third one, @push_work,
+ * only sends, as any context may.  Completions are handled with softirqs off.
+ * Our own device may run them from within ib_post_send(), so @lock is not held
+ * over that call.  The work items, completions and the socket's calls
+ * synchronise on @lock, which is held for no longer than one message takes.
  */
 #ifndef SDP_LINK_H
 #define SDP_LINK_H
@@ -266,6 +266,8 @@ struct sdp_link {
 	atomic_t tx_done;		/* octets to uncharge, see settle() */
 	atomic_t rx_more;		/* octets to charge, see settle() */
 	struct work_struct work;
+	struct work_struct push_work;	/* runs sdp_link_pump() ... */
+	int tx_cpu;			/* ... where the program last sent, or -1 */
 	struct work_struct end;		/* runs dismantle() */
 	struct timer_list timer;	/* set-up, grace, orphan, abort */
 	struct timer_list nudge;	/* probes, octets that have waited for more, retries */
@@ -346,6 +348,11 @@ void sdp_link_fault(struct sdp_link *link, enum sdp_fault fault);
 
 /* Raise an event and queue the work item.  Any context. */
 void sdp_link_event(struct sdp_link *link, enum sdp_event event);
+/*
+ * sdp_link_push - call sdp_link_pump() on the CPU on which the program sends
+ * Any context; under link->lock or not.
+ */
+void sdp_link_push(struct sdp_link *link);
 
 /* Octets, or their end, have come: the listener may wait for them. */
 static inline void sdp_link_undefer(struct sdp_link *link)

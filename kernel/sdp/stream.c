@@ -48,6 +48,7 @@ static void push(struct sdp_link *link, bool more)
 {
 	spin_lock_bh(&link->lock);
 	link->more = more;
+	WRITE_ONCE(link->tx_cpu, raw_smp_processor_id());
 	sdp_link_pump(link);
 	spin_unlock_bh(&link->lock);
 }

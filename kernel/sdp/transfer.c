@@ -971,7 +971,7 @@ static bool left_to_others(struct sdp_link *link)
 		nudge_later(link);
 		return true;
 	case SDP_PUSH_WORK:
-		sdp_link_event(link, SDP_EV_PUMP);
+		sdp_link_push(link);
 		return true;
 	case SDP_PUSH_HERE:
 		break;
@@ -1021,7 +1021,7 @@ void sdp_link_pump(struct sdp_link *link)
 	} while (left && link->pump == SDP_PUMP_AGAIN);
 	link->pump = SDP_PUMP_IDLE;
 	if (!left)
-		sdp_link_event(link, SDP_EV_PUMP);
+		sdp_link_push(link);
 	set_nudge(link, &q);
 }
 

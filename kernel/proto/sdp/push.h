@@ -5,7 +5,8 @@
  * Sending costs copies and checksums.  In softirq the interrupted process pays
  * for them: most often, on a connection within one host, the program that reads
  * at the other end and has just given credit.  So softirq leaves a large amount
- * to the program that writes, if it sleeps for room, or to the work item.
+ * to the program that writes, if it sleeps for room, or to a work item on the
+ * processor on which that program sends.
  *
  * No octets get stuck: a process that sleeps is counted under the link's lock,
  * checks @due before it sleeps, and sends when it wakes, whatever woke it.  If
@@ -24,7 +25,7 @@ enum sdp_push {
 	SDP_PUSH_HERE,		/* the caller */
 	SDP_PUSH_WAKE,		/* a process that sleeps in send(): wake it */
 	SDP_PUSH_WOKEN,		/* such a process, already woken to send */
-	SDP_PUSH_WORK,		/* the work item: queue it */
+	SDP_PUSH_WORK,		/* a work item: queue it */
 };
 
 /*
