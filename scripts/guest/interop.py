@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -23,8 +24,8 @@ PLAN = json.loads((OUT / "plan.json").read_text())
 POLICY = pathlib.Path("/sys/class/infiniband/sw0/mpa")
 KNOBS = pathlib.Path("/sys/module/siw_knobs/parameters")
 CASES = results.Cases(OUT / "results.jsonl")
-# Seconds for perftest, whose server gives up after 120 without a message, and what it says then
-PERFTEST, GAVE_UP = 300, "Did not get Message for 120 Seconds"
+# Seconds for perftest, whose server gives up after 120 without a message; and when to look what a client hangs in
+PERFTEST, LOOK = 300, 60
 OURS, SIW = (measure.OWN4, measure.OWN6), (measure.PEER4, measure.PEER6)
 
 
@@ -97,16 +98,53 @@ def traffic(phase: dict) -> None:
         CASES.add(f"{name}: {missing} tests that did not end, exit code {code}", False, text)
 
 
+class Stuck(measure.Broken):
+    """A client that took long and failed; the identifiers of rdma_cm meanwhile, or nothing."""
+
+    def __init__(self, text: str, cm_ids: str):
+        super().__init__(f"{text}\nmeanwhile:\n{cm_ids}")
+        self.cm_ids = cm_ids
+
+
+class Meanwhile:
+    """What `rdma resource show cm_id` prints a while after this began; "" if it ended before."""
+
+    def __init__(self, seconds: float):
+        self.text = ""
+        self.timer = threading.Timer(seconds, self.look)
+
+    def look(self) -> None:
+        self.text = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
+
+    def __enter__(self):
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+        self.timer.join()
+
+
+def is_in_another_order(cm_ids: str) -> bool:
+    """Whether the two ends have made their queue pairs for the same connections in different orders."""
+    ports = {}
+    for device, end in (("sw0", "src"), ("sw1", "dst")):
+        pairs = re.findall(rf"^link {device}/.* lqpn (\d+) .* {end}-addr \S+:(\d+)", cm_ids, re.MULTILINE)
+        ports[device] = [port for _, port in sorted((int(number), port) for number, port in pairs)]
+    return len(ports["sw0"]) > 1 and ports["sw0"] != ports["sw1"] and sorted(ports["sw0"]) == sorted(ports["sw1"])
+
+
 def served(server, port: int, ours_connects: bool, client, patience=float("inf")) -> str:
     """What a client printed who succeeded; its server has to end well, too, and by itself."""
     running = measure.Server(server, port, peer=ours_connects)
+    meanwhile = Meanwhile(LOOK)
     try:
-        with running:
+        with running, meanwhile:
             text = measure.client([*([] if ours_connects else measure.IN_PEER), *client],
                                   min(PLAN["patience"], patience))
             code = running.process.wait(timeout=60)
     except measure.Broken as broken:
-        raise measure.Broken(f"{broken}\nthe server:\n{getattr(running, 'text', '')}") from broken
+        raise Stuck(f"{broken}\nthe server:\n{getattr(running, 'text', '')}", meanwhile.text) from broken
     except subprocess.TimeoutExpired as late:
         raise measure.Broken(f"the server did not end: {' '.join(server)}\n{running.text}") from late
     if not measure.ended_well(server, code, running.text):
@@ -134,14 +172,14 @@ def run_perftest(tool: str, qps: int, ours_connects: bool) -> None:
         try:
             text = served(server, port, ours_connects, [*args, "-d", "sw0" if ours_connects else "sw1", address], PERFTEST)
             break
-        except measure.Broken as broken:
+        except Stuck as broken:
             # perftest connects twice, and its server listens anew in between: a client that is faster is refused.
             if "Failed to connect RDMA CM events" in str(broken) and left:
                 print(f"softwarp: interop: {tool}: refused before its server listened again, once more", file=sys.stderr)
                 continue
-            # Its credits for sends seem to go by the order of connections, which siw as server may report in another one.
-            # What was seen then: one queue pair never sends, another lacks its last message, all completions are polled.
-            if tool == "ib_send_bw" and qps > 1 and ours_connects and GAVE_UP in str(broken) and left:
+            # The server of ib_send_bw gives its credits by the order of connections, and siw may report them in another one:
+            # then a queue pair gets those of another, more than it has sent, and never sends.
+            if tool == "ib_send_bw" and is_in_another_order(broken.cm_ids) and left:
                 print(f"softwarp: interop: {tool}: the server took its connections in another order, once more", file=sys.stderr)
                 continue
             raise
