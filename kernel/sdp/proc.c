@@ -12,6 +12,7 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 
+#include "auto.h"
 #include "bytcp.h"
 #include "cma.h"
 #include "link.h"
@@ -37,6 +38,8 @@ struct line {
 	kuid_t uid;
 	unsigned long inode;
 	char device[IB_DEVICE_NAME_MAX];
+	const char *policy;
+	union sdp_end service;		/* or family 0 */
 	const char *why;
 	int error;
 	u16 port;
@@ -71,7 +74,44 @@ static const char *const modes[] = {
 	[SDP_MODE_PIPELINED] = "pipelined",
 };
 
+static const char *const policies[] = {
+	[SDP_INFO_POLICY_SDP] = "sdp",
+	[SDP_INFO_POLICY_AUTO] = "auto",
+	[SDP_INFO_POLICY_TCP] = "tcp",
+};
+
 /* Lines ------------------------------------------------------------------------- */
+
+/* Of a sock that is ours; its struct sdp_sock is freed by RCU. */
+static const char *policy_of(const struct sock *sk)
+{
+	const struct sdp_sock *ss = sdp_sk(sk);
+
+	return ss ? policies[READ_ONCE(ss->policy)] : NULL;
+}
+
+static bool has_another_port(const union sdp_end *end, const union sdp_end *sdp)
+{
+	return sdp_end_port(end) != sdp_end_port(sdp);
+}
+
+/*
+ * With the policy auto, a connection by SDP has a port at the server's end that
+ * its program does not know.  Find the end as the program knows it.
+ */
+static void describe_service(const struct sdp_link *link, struct line *l)
+{
+	const union sdp_end *own = (const union sdp_end *)&link->local;
+
+	lockdep_assert_held(&link->lock);
+	if (link->attempt) {
+		if (has_another_port(&link->attempt->to, &link->seen.remote))
+			l->service = link->attempt->to;
+	} else if (link->open && has_another_port(own, &link->seen.local)) {
+		/* names() has set it, and does not change it any more */
+		l->service = *own;
+	}
+}
 
 /* Of a connection that is or was UP */
 static void describe_conn(struct sdp_link *link, struct line *l)
@@ -111,6 +151,7 @@ static void describe_link(struct sdp_link *link, struct line *l)
 	l->bufs = link->rx_count;
 	l->received = link->rx_total;
 	l->error = link->error;
+	describe_service(link, l);
 	memcpy(l->device, link->seen.device, sizeof(l->device));
 	sk = link->sk;
 	if (sk) {
@@ -122,6 +163,7 @@ static void describe_link(struct sdp_link *link, struct line *l)
 	spin_unlock_bh(&link->lock);
 	if (!sk)
 		return;
+	l->policy = policy_of(sk);
 	l->uid = READ_ONCE(sk->sk_uid);
 	l->inode = sock_i_ino(sk);
 	sock_put(sk);
@@ -142,6 +184,7 @@ static void describe_listener(struct sdp_listener *listener, struct line *l,
 		l->state = "listen";
 	if (listener->port)
 		l->port = READ_ONCE(listener->service.port);
+	l->policy = policy_of(sk);
 	l->rx_queue = READ_ONCE(listener->count[SDP_READY]);
 	l->tx_queue = READ_ONCE(sk->sk_max_ack_backlog);
 	l->uid = READ_ONCE(sk->sk_uid);
@@ -171,6 +214,9 @@ static void describe_by_tcp(const struct sdp_by_tcp *b, struct line *l,
 	}
 	l->uid = READ_ONCE(sk->sk_uid);
 	l->inode = sock_i_ino(sk);
+	/* TCP has accepted it at an auto listener: it has no struct sdp_sock */
+	l->policy = b->reason == SDP_INFO_REASON_PEER ?
+		    policies[SDP_INFO_POLICY_AUTO] : policy_of(sk);
 	l->why = sdp_reason_name(b->reason);
 }
 
@@ -193,23 +239,26 @@ static void describe_sock(struct sock *sk, const struct sdp_sock *ss,
 		l->state = phases[SDP_LINK_DOWN];
 	else if (READ_ONCE(ss->undecided))
 		l->state = "asking";
+	l->policy = policies[READ_ONCE(ss->policy)];
 	l->uid = READ_ONCE(sk->sk_uid);
 	l->inode = sock_i_ino(sk);
 }
 
 static void print(struct seq_file *m, const struct line *l)
 {
-	char local[48], remote[48];
+	char local[48], remote[48], service[48] = "-";
 
 	/* through strings: with a width %pIS would exceed its own buffer */
 	snprintf(local, sizeof(local), "%pISpc", &l->local->any);
 	snprintf(remote, sizeof(remote), "%pISpc", &l->remote->any);
-	seq_printf(m, "%-47s %-47s %-12s %-9s %8u %8u %5llu %5llu %4u %6u %12llu %12llu %12u %12u %5u %10lu %-10s ",
+	if (l->service.any.sa_family)
+		snprintf(service, sizeof(service), "%pISpc", &l->service.any);
+	seq_printf(m, "%-47s %-47s %-12s %-9s %8u %8u %5llu %5llu %4u %6u %12llu %12llu %12u %12u %5u %10lu %-10s %-6s %-47s ",
 		   local, remote, l->state, l->mode ?: "-",
 		   l->rx_queue, l->tx_queue, l->own_credits, l->peer_credits,
 		   l->bufs, l->size, l->received, l->sent, 0, 0,
 		   from_kuid_munged(seq_user_ns(m), l->uid), l->inode,
-		   l->device[0] ? l->device : "-");
+		   l->device[0] ? l->device : "-", l->policy ?: "-", service);
 	if (l->why)
 		seq_printf(m, "%s\n", l->why);
 	else if (l->error)
@@ -222,10 +271,11 @@ static void print(struct seq_file *m, const struct line *l)
 
 static void print_header(struct seq_file *m)
 {
-	seq_printf(m, "%-47s %-47s %-12s %-9s %8s %8s %5s %5s %4s %6s %12s %12s %12s %12s %5s %10s %-10s %s\n",
+	seq_printf(m, "%-47s %-47s %-12s %-9s %8s %8s %5s %5s %4s %6s %12s %12s %12s %12s %5s %10s %-10s %-6s %-47s %s\n",
 		   "local", "remote", "state", "mode", "rx_queue", "tx_queue",
 		   "own", "peer", "bufs", "size", "rx_bcopy", "tx_bcopy",
-		   "rx_zcopy", "tx_zcopy", "uid", "inode", "device", "why");
+		   "rx_zcopy", "tx_zcopy", "uid", "inode", "device",
+		   "policy", "service", "why");
 }
 
 /* Readers need a reference to these two: it keeps their sockets. */

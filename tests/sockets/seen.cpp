@@ -221,6 +221,9 @@ TEST_P(Seen, Connection) {
     EXPECT_EQ(here[0]["tx_zcopy"], "0");
     EXPECT_EQ(here[0]["inode"], inode_of(pair.here));
     EXPECT_EQ(here[0]["why"], "-");
+    EXPECT_EQ(here[0]["policy"], "sdp");
+    EXPECT_EQ(here[0]["service"], "-");
+    EXPECT_EQ(there[0]["policy"], "sdp");
     EXPECT_NE(here[0]["device"], "-");
     EXPECT_GT(std::stoi(here[0]["peer"]), 0);
     EXPECT_GT(std::stoi(here[0]["size"]), 0);
@@ -253,6 +256,33 @@ static Row row_of_inode(const std::string &inode) {
     return found.empty() ? Row() : found[0];
 }
 
+/* With the policy auto both ends show the service, which is not what carries the connection. */
+TEST_P(SeenAnswers, ServiceOfAConnection) {
+    Fd listener = make();
+    ASSERT_EQ(set(listener, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_AUTO), 0);
+    ASSERT_EQ(bind_to(listener, loopback()), 0);
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    std::string service = text_of(name_of(listener));
+    Fd here = make();
+    std::string inode = inode_of(here);
+    EXPECT_EQ(row_of_inode(inode)["policy"], "sdp");
+    ASSERT_EQ(set(here, SOL_SDP, SDP_POLICY, SDP_INFO_POLICY_AUTO), 0);
+    EXPECT_EQ(row_of_inode(inode)["policy"], "auto");
+    ASSERT_EQ(connect_to(here, name_of(listener)), 0);
+    Fd there(::accept(listener.get(), nullptr, nullptr));
+    ASSERT_TRUE(there);
+    Row client = row_of_inode(inode), server = row_of_inode(inode_of(there));
+    for (Row *row : {&client, &server}) {
+        EXPECT_EQ((*row)["state"], "open");
+        EXPECT_EQ((*row)["policy"], "auto");
+        EXPECT_EQ((*row)["service"], service);
+    }
+    EXPECT_NE(client["remote"], service);
+    EXPECT_EQ(client["remote"], server["local"]);
+    EXPECT_EQ(row_of_inode(inode_of(listener))["policy"], "auto");
+    EXPECT_EQ(row_of_inode(inode_of(listener))["service"], "-");
+}
+
 /* One that is TCP's, with the reason */
 TEST_P(Seen, ByTcp) {
     Fd l(::socket(GetParam().address, SOCK_STREAM, 0));
@@ -270,6 +300,8 @@ TEST_P(Seen, ByTcp) {
     ASSERT_EQ(found.size(), 1U);
     EXPECT_EQ(found[0]["state"], "by-tcp");
     EXPECT_EQ(found[0]["why"], "policy");
+    EXPECT_EQ(found[0]["policy"], "tcp");
+    EXPECT_EQ(found[0]["service"], "-");
     EXPECT_EQ(found[0]["inode"], inode);
     EXPECT_EQ(found[0]["uid"], std::to_string(::getuid()));
     ASSERT_TRUE(send_all(there, pattern(1000)));
@@ -311,6 +343,7 @@ TEST_P(Seen, AcceptedByTcp) {
     Row row = row_of_inode(inode);
     EXPECT_EQ(row["state"], "by-tcp");
     EXPECT_EQ(row["why"], "peer");
+    EXPECT_EQ(row["policy"], "auto");
     EXPECT_EQ(row["local"], text_of(a));
     EXPECT_EQ(row["remote"], text_of(b));
     ASSERT_TRUE(send_all(here, pattern(1000)));

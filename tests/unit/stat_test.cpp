@@ -29,11 +29,12 @@ using preload::Policy;
 // As the module prints them, with columns that came later, and less space between.
 constexpr const char *socket_lines =
     "local remote state mode rx_queue tx_queue own peer bufs size rx_bcopy tx_bcopy rx_zcopy "
-    "tx_zcopy uid inode device why later\n"
-    "10.0.0.1:40000 10.0.0.2:80 open combined 10 20 3 4 6 4096 1000 2000 5 6 1000 77 sw0 - x\n"
-    "[fd00::1]:40001 [fd00::2]:80 by-tcp - 0 0 0 0 0 0 0 0 0 0 0 78 - no_device x\n"
-    "0.0.0.0:80 0.0.0.0:0 listen - 1 128 0 0 0 0 0 0 0 0 0 79 - sdp-port=4711 x\n"
-    "127.0.0.1:81 0.0.0.0:0 idle - 0 0 0 0 0 0 0 0 0 0 0 80 - - x\n";
+    "tx_zcopy uid inode device policy service why later\n"
+    "10.0.0.1:40000 10.0.0.2:80 open combined 10 20 3 4 6 4096 1000 2000 5 6 1000 77 sw0 sdp - - "
+    "x\n"
+    "[fd00::1]:40001 [fd00::2]:80 by-tcp - 0 0 0 0 0 0 0 0 0 0 0 78 - auto - no_device x\n"
+    "0.0.0.0:80 0.0.0.0:0 listen - 1 128 0 0 0 0 0 0 0 0 0 79 - auto - sdp-port=4711 x\n"
+    "127.0.0.1:81 0.0.0.0:0 idle - 0 0 0 0 0 0 0 0 0 0 0 80 - tcp - - x\n";
 
 constexpr const char *answer_lines = "service local answer sdp expires_ms\n"
                                      "10.0.0.2:80 10.0.0.1:0 sdp 10.0.0.2:4711 1500\n"
@@ -109,6 +110,8 @@ TEST(StatTable, SocketsByTheNamesOfColumns) {
     EXPECT_EQ(first.uid, 1000U);
     EXPECT_EQ(first.inode, 77U);
     EXPECT_EQ(first.device, "sw0");
+    EXPECT_EQ(first.policy, "sdp");
+    EXPECT_EQ(first.service, "");
     EXPECT_EQ(first.why, "");
     EXPECT_TRUE(first.is_connected());
     EXPECT_EQ(first.kind(), Socket::Kind::sdp);
@@ -204,6 +207,7 @@ TEST(StatTable, PlacesWithAndWithoutPorts) {
 TEST(StatTable, ConnectionsWithAPeer) {
     const std::vector<Answer> answers = answers_in(answer_lines).values;
     Socket socket = open_socket();
+    socket.policy.clear(); // an older module
     const auto with = [&](const char *remote, const char *peer) {
         socket.remote = remote;
         return with_peer(socket, place_of(peer).value(), answers);
@@ -218,6 +222,19 @@ TEST(StatTable, ConnectionsWithAPeer) {
     // the SDP port that the cache has for the service, and another one
     EXPECT_EQ(with("10.0.0.2:4711", "10.0.0.2:80"), With::yes);
     EXPECT_EQ(with("10.0.0.2:4711", "10.0.0.2:81"), With::maybe);
+    EXPECT_EQ(with("10.0.0.2:4712", "10.0.0.2:80"), With::maybe);
+    // the module says which service it is, or that there is no other port
+    socket.service = "10.0.0.4:80";
+    EXPECT_EQ(with("10.0.0.2:4711", "10.0.0.4:80"), With::yes);
+    EXPECT_EQ(with("10.0.0.2:4711", "10.0.0.2:80"), With::none);
+    // a client's connection to a service of ours
+    socket.service = "10.0.0.1:80";
+    EXPECT_EQ(with("10.0.0.2:40000", "10.0.0.2:80"), With::none);
+    EXPECT_EQ(with("10.0.0.2:40000", "10.0.0.2"), With::yes);
+    socket.service.clear();
+    socket.policy = "sdp";
+    EXPECT_EQ(with("10.0.0.2:4712", "10.0.0.2:80"), With::none);
+    socket.policy = "auto";
     EXPECT_EQ(with("10.0.0.2:4712", "10.0.0.2:80"), With::maybe);
     // by TCP the port is the service's
     socket.state = "by-tcp";

@@ -137,6 +137,7 @@ Reading reading_of(const Fd &fd, const sdp_info &info) {
     socket.state = state_in(info, !socket.remote.empty());
     socket.mode = mode_word(info.tx_mode);
     socket.device = text_in(info.device, sizeof(info.device));
+    socket.policy = preload::name_of(static_cast<preload::Policy>(info.policy));
     socket.why = why_in(info);
     const bool by_tcp = info.transport == SDP_INFO_TRANSPORT_TCP;
     socket.rx_queue = by_tcp ? queue_of(fd, SIOCINQ) : info.rx_queue;

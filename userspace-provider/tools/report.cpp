@@ -58,7 +58,8 @@ std::string text_of_sockets(const Snapshot &snapshot) {
                     count(sockets, Socket::Kind::sdp), count(sockets, Socket::Kind::tcp),
                     count(sockets, Socket::Kind::listener), count(sockets, Socket::Kind::other));
     std::vector<Line> lines{{"local", "remote", "state", "mode", "rx_queue", "tx_queue", "own",
-                             "peer", "bufs", "size", "rx", "tx", "uid", "inode", "device", "why"}};
+                             "peer", "bufs", "size", "rx", "tx", "uid", "inode", "device", "policy",
+                             "service", "why"}};
     for (const Socket &one : sockets)
         lines.push_back({or_dash(one.local), or_dash(one.remote), or_dash(one.state),
                          or_dash(one.mode), std::to_string(one.rx_queue),
@@ -67,7 +68,8 @@ std::string text_of_sockets(const Snapshot &snapshot) {
                          std::to_string(one.buffer_size),
                          std::to_string(one.rx_bcopy + one.rx_zcopy),
                          std::to_string(one.tx_bcopy + one.tx_zcopy), std::to_string(one.uid),
-                         std::to_string(one.inode), or_dash(one.device), or_dash(one.why)});
+                         std::to_string(one.inode), or_dash(one.device), or_dash(one.policy),
+                         or_dash(one.service), or_dash(one.why)});
     return text + columns(lines, 4, 14);
 }
 
@@ -146,6 +148,8 @@ Json json_of(const Socket &one) {
             {"uid", one.uid},
             {"inode", one.inode},
             {"device", word(one.device)},
+            {"policy", word(one.policy)},
+            {"service", word(one.service)},
             {"why", word(one.why)}};
 }
 

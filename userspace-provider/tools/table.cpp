@@ -74,6 +74,8 @@ Socket socket_of(const Table::Row &row) {
             .state = word_in(row, "state"),
             .mode = word_in(row, "mode"),
             .device = word_in(row, "device"),
+            .policy = word_in(row, "policy"),
+            .service = word_in(row, "service"),
             .why = word_in(row, "why"),
             .rx_queue = number_in(row, "rx_queue"),
             .tx_queue = number_in(row, "tx_queue"),
@@ -256,6 +258,8 @@ With with_peer(const Socket &socket, const Endpoint &peer, const std::vector<Ans
     const bool same_host = is_same_host(*remote, peer);
     if (same_host && (peer.port == 0 || peer.port == remote->port))
         return With::yes;
+    if (const std::optional<Endpoint> known = place_of(socket.service))
+        return known->port == peer.port && is_same_host(*known, peer) ? With::yes : With::none;
     if (socket.kind() != Socket::Kind::sdp || peer.port == 0)
         return With::none;
     // The answer may name another address.
@@ -266,7 +270,7 @@ With with_peer(const Socket &socket, const Endpoint &peer, const std::vector<Ans
             is_same_host(*sdp, *remote) && sdp->port == remote->port)
             return With::yes;
     }
-    return same_host ? With::maybe : With::none;
+    return same_host && socket.policy != "sdp" ? With::maybe : With::none;
 }
 
 std::vector<CounterRate> rates_of(const Counters &before, const Counters &after, double seconds) {

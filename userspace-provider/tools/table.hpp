@@ -43,6 +43,8 @@ struct Socket {
     std::string state;
     std::string mode;
     std::string device;
+    std::string policy;  // or empty: an older module
+    std::string service; // the server's end as programs know it, if SDP has another port there
     std::string why;
     std::uint64_t rx_queue = 0;
     std::uint64_t tx_queue = 0;
@@ -56,7 +58,6 @@ struct Socket {
     std::uint64_t tx_zcopy = 0;
     std::uint64_t uid = 0;
     std::uint64_t inode = 0;
-
     enum class Kind { sdp, tcp, listener, other };
 
     [[nodiscard]] Kind kind() const noexcept;
