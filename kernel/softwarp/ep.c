@@ -1055,7 +1055,8 @@ static void ep_timeout(struct work_struct *work)
 
 	mutex_lock(&ep->mutex);
 	rule = &rules[ep->state];
-	if (rule->late && rule->late(ep))
+	/* set again meanwhile: a new state has begun, whose time is not over */
+	if (!delayed_work_pending(&ep->timer) && rule->late && rule->late(ep))
 		rule->end(ep, -ETIMEDOUT);
 	swp_ep_release(ep);
 }
