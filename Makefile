@@ -7,6 +7,9 @@
 KDIR ?=
 DESTDIR ?=
 BUILD_TYPE ?= RelWithDebInfo
+# Private ABIs of libibverbs to build the provider for: "all", or numbers with semicolons between them; without it that of
+# the installed library.
+ABIS ?=
 # One job per processor; cmake on its own would start them all at once.
 JOBS ?= $(shell nproc)
 
@@ -37,7 +40,7 @@ modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 
 .PHONY: provider
 provider: ## the libibverbs provider, in build/provider; the preload library, sdp_run and sdp_switch, in build/preload
-	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	cmake -S userspace-provider -B build/cmake -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) '-DSOFTWARP_PRIVATE_ABIS=$(ABIS)'
 	cmake --build build/cmake --parallel $(JOBS)
 
 .PHONY: e2e-programs

@@ -9,7 +9,7 @@
 #include <utility>
 
 FakeKernel kernel;
-const softwarp::abi34::VerbsDeviceOps *registered = nullptr;
+const softwarp::abi::VerbsDeviceOps *registered = nullptr;
 
 namespace {
 
@@ -29,14 +29,21 @@ void expect_size(std::size_t got, std::size_t wanted) {
         std::abort();
 }
 
+#if SOFTWARP_PRIVATE_ABI >= 57
+void expect_null(const void *parameter) {
+    if (parameter != nullptr)
+        std::abort();
+}
+#endif
+
 } // namespace
 
 // Sizes below are header + kernel structure + tail as the kernel expects them.
-namespace softwarp::abi34 {
+namespace softwarp::abi {
 
 extern "C" {
 
-void verbs_register_driver_34(const VerbsDeviceOps *ops) {
+void SOFTWARP_REGISTER_DRIVER(const VerbsDeviceOps *ops) {
     registered = ops;
 }
 
@@ -61,8 +68,14 @@ void verbs_set_ops(VerbsContext *, const VerbsContextOps *ops) {
     kernel.ops = *ops;
 }
 
+#if SOFTWARP_PRIVATE_ABI >= 57
+int ibv_cmd_get_context(VerbsContext *, void *cmd, std::size_t cmd_size, FdArray *fds, void *resp,
+                        std::size_t resp_size) {
+    expect_null(fds);
+#else
 int ibv_cmd_get_context(VerbsContext *, void *cmd, std::size_t cmd_size, void *resp,
                         std::size_t resp_size) {
+#endif
     expect_size(cmd_size, 8 + 8 + sizeof(swp_uctx_req));
     std::memcpy(&kernel.uctx_req, static_cast<char *>(cmd) + 16, sizeof(kernel.uctx_req));
     put(resp, 8, resp_size,
@@ -174,8 +187,15 @@ int ibv_cmd_create_cq(ibv_context *context, int, ibv_comp_channel *, int, ibv_cq
     return 0;
 }
 
+#if SOFTWARP_PRIVATE_ABI >= 59
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *, CqMemory *memory,
+                         VerbsCq *cq, void *, std::size_t cmd_size, void *resp,
+                         std::size_t resp_size, std::uint32_t) {
+    expect_null(memory);
+#else
 int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *, VerbsCq *cq, void *,
                          std::size_t cmd_size, void *resp, std::size_t resp_size, std::uint32_t) {
+#endif
     expect_size(cmd_size, 56);
     const int error = failure();
     if (error != 0)
@@ -338,4 +358,4 @@ ssize_t __wrap_write(int fd, const void *buffer, size_t bytes) {
 
 } // extern "C"
 
-} // namespace softwarp::abi34
+} // namespace softwarp::abi

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "abi34.hpp"
+#include "abi.hpp"
 #include "softwarp_abi.h"
 
 struct FakeKernel {
@@ -43,7 +43,7 @@ struct FakeKernel {
     int qps = 0;
     std::vector<std::string> doorbells; // bytes written
     int ioctl_doorbells = 0;
-    softwarp::abi34::VerbsContextOps ops{};
+    softwarp::abi::VerbsContextOps ops{};
     std::function<void()> in_destroy_qp; // runs once the kernel has forgotten the QP
     std::function<void()> in_resize_cq;  // runs before the kernel answers
     std::function<void()> in_resize_srq; // likewise
@@ -51,6 +51,6 @@ struct FakeKernel {
 };
 
 extern FakeKernel kernel;
-extern const softwarp::abi34::VerbsDeviceOps *registered;
+extern const softwarp::abi::VerbsDeviceOps *registered;
 
 #endif // SOFTWARP_TESTS_UNIT_FAKE_VERBS_HPP

@@ -19,8 +19,8 @@ namespace softwarp {
 
 namespace {
 
-constexpr abi34::VerbsContextOps context_ops = [] {
-    abi34::VerbsContextOps ops{};
+constexpr abi::VerbsContextOps context_ops = [] {
+    abi::VerbsContextOps ops{};
     ops.alloc_mw = alloc_mw;
     ops.alloc_parent_domain = alloc_parent_domain;
     ops.alloc_pd = alloc_pd;
@@ -66,7 +66,7 @@ int check_abi(const char *device, std::uint32_t kernel) noexcept {
     complain("softwarp: %s: the kernel module speaks ABI version %u, this libibverbs provider "
              "version %u; install %s of the same release%s\n",
              device, kernel, unsigned{SWP_ABI_VERSION},
-             kernel > SWP_ABI_VERSION ? "the provider (libsoftwarp-rdmav34.so)"
+             kernel > SWP_ABI_VERSION ? "the provider (" SOFTWARP_PLUGIN_FILE ")"
                                       : "the kernel module (softwarp.ko)",
              kernel > SWP_ABI_VERSION ? "" : " and load it again");
     return EPROTONOSUPPORT;
@@ -83,8 +83,8 @@ int open_context(Context &context, const Device &device) noexcept {
     Request<ib_uverbs_get_context, swp_uctx_req> request{
         swp_uctx_req{.abi_version = SWP_ABI_VERSION, .reserved = 0}};
     Response<ib_uverbs_get_context_resp, swp_uctx_resp> response;
-    error = abi34::ibv_cmd_get_context(&context.base, request.data(), request.size(),
-                                       response.data(), response.size());
+    error = abi::get_context(&context.base, request.data(), request.size(), response.data(),
+                             response.size());
     if (error != 0)
         return error;
     error = check_abi(name, response.tail().abi_version);
@@ -97,7 +97,7 @@ int open_context(Context &context, const Device &device) noexcept {
 
 } // namespace
 
-abi34::VerbsDevice *alloc_device(abi34::VerbsSysfsDev *sysfs) noexcept {
+abi::VerbsDevice *alloc_device(abi::VerbsSysfsDev *sysfs) noexcept {
     std::unique_ptr<Device> device{new (std::nothrow) Device{}};
     if (!device)
         return nullptr;
@@ -105,34 +105,33 @@ abi34::VerbsDevice *alloc_device(abi34::VerbsSysfsDev *sysfs) noexcept {
     return &device.release()->base;
 }
 
-void uninit_device(abi34::VerbsDevice *device) noexcept {
+void uninit_device(abi::VerbsDevice *device) noexcept {
     delete to_device(&device->device);
 }
 
-abi34::VerbsContext *alloc_context(ibv_device *device, int cmd_fd,
-                                   void * /*private_data*/) noexcept {
+abi::VerbsContext *alloc_context(ibv_device *device, int cmd_fd, void * /*private_data*/) noexcept {
     // The library takes the place of the VerbsContext in our block as a null
     // based pointer.  It owns cmd_fd from here on, also when it fails.
-    auto *context = static_cast<Context *>(abi34::_verbs_init_and_alloc_context(
+    auto *context = static_cast<Context *>(abi::_verbs_init_and_alloc_context(
         device, cmd_fd, sizeof(Context), nullptr, SWP_DRIVER_ID));
     if (context == nullptr)
         return nullptr;
 
     const int error = open_context(*context, *to_device(device));
     if (error != 0) {
-        abi34::verbs_uninit_context(&context->base);
+        abi::verbs_uninit_context(&context->base);
         std::free(context);
         errno = error;
         return nullptr;
     }
-    abi34::verbs_set_ops(&context->base, &context_ops);
+    abi::verbs_set_ops(&context->base, &context_ops);
     return &context->base;
 }
 
 void free_context(ibv_context *ibcontext) noexcept {
     Context *context = to_context(ibcontext);
     delete context->qps;
-    abi34::verbs_uninit_context(&context->base);
+    abi::verbs_uninit_context(&context->base);
     std::free(context);
 }
 
@@ -141,7 +140,7 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
     ib_uverbs_ex_query_device_resp response{};
     std::size_t response_size = sizeof(response);
     const int error =
-        abi34::ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size);
+        abi::ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size);
     if (error != 0)
         return error;
     // major << 32 | minor << 16 | patch, as other drivers have it.
@@ -170,7 +169,7 @@ int query_rt_values(ibv_context * /*context*/, ibv_values_ex *values) noexcept {
 
 int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr) noexcept {
     Request<ib_uverbs_query_port> request;
-    return abi34::ibv_cmd_query_port(context, port, attr, request.data(), request.size());
+    return abi::ibv_cmd_query_port(context, port, attr, request.data(), request.size());
 }
 
 // The library keeps a copy of the QP's state for the application's eyes.

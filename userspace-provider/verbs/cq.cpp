@@ -34,7 +34,7 @@ Cq *finish_create(std::unique_ptr<Cq> cq, int error, int cmd_fd,
     if (error == 0) {
         error = map_ring(cq->memory, cmd_fd, kernel.ring_key, kernel.ring_bytes, kernel.entries);
         if (error != 0)
-            abi34::ibv_cmd_destroy_cq(&cq->base.cq);
+            abi::ibv_cmd_destroy_cq(&cq->base.cq);
     }
     if (error != 0) {
         errno = error;
@@ -165,8 +165,8 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
     Request<ib_uverbs_create_cq> request;
     Response<ib_uverbs_create_cq_resp, swp_create_cq_resp> response;
     const int error =
-        abi34::ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->base.cq, request.data(),
-                                 request.size(), response.data(), response.size());
+        abi::ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->base.cq, request.data(),
+                               request.size(), response.data(), response.size());
     Cq *created = finish_create(std::move(cq), error, context->cmd_fd, response.tail());
     return created != nullptr ? &created->base.cq : nullptr;
 }
@@ -197,9 +197,8 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcep
     asked.comp_mask &= ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_PD};
     Request<ib_uverbs_ex_create_cq, NoTail, ExtendedHeader> request;
     Response<ib_uverbs_ex_create_cq_resp, swp_create_cq_resp> response;
-    const int error =
-        abi34::ibv_cmd_create_cq_ex(context, &asked, &cq->base, request.data(), request.size(),
-                                    response.data(), response.size(), 0);
+    const int error = abi::create_cq_ex(context, &asked, &cq->base, request.data(), request.size(),
+                                        response.data(), response.size(), 0);
     Cq *created = finish_create(std::move(cq), error, context->cmd_fd, response.tail());
     if (created == nullptr)
         return nullptr;
@@ -210,7 +209,7 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcep
 // Moderation of events is the kernel's, like the events.
 int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr) noexcept {
     Request<ib_uverbs_ex_modify_cq, NoTail, ExtendedHeader> request;
-    return abi34::ibv_cmd_modify_cq(cq, attr, request.data(), request.size());
+    return abi::ibv_cmd_modify_cq(cq, attr, request.data(), request.size());
 }
 
 int move_to_next(Cq &cq) noexcept {
@@ -236,8 +235,8 @@ int resize_cq(ibv_cq *ibcq, int cqe) noexcept {
     set_moving(cq, true);
     Request<ib_uverbs_resize_cq> request;
     Response<ib_uverbs_resize_cq_resp, swp_resize_cq_resp> response;
-    int error = abi34::ibv_cmd_resize_cq(ibcq, cqe, request.data(), request.size(), response.data(),
-                                         response.size());
+    int error = abi::ibv_cmd_resize_cq(ibcq, cqe, request.data(), request.size(), response.data(),
+                                       response.size());
     const swp_resize_cq_resp kernel = response.tail();
     // The core answers last, and the answer may not get through when all is done.
     const bool unanswered = error == EFAULT && kernel.entries != 0;
@@ -275,7 +274,7 @@ int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {
 }
 
 int destroy_cq(ibv_cq *ibcq) noexcept {
-    const int error = destroy(abi34::ibv_cmd_destroy_cq, ibcq);
+    const int error = destroy(abi::ibv_cmd_destroy_cq, ibcq);
     if (error == 0)
         put_cq(ibcq);
     return error;

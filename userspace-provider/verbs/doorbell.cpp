@@ -8,7 +8,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "abi34.hpp"
+#include "abi.hpp"
 
 namespace softwarp {
 
@@ -39,7 +39,7 @@ int Doorbell::call(ibv_qp &qp) noexcept {
         // credentials after opening the device; the library's ioctl it takes.
         if (errno == EACCES) {
             ibv_send_wr *bad = nullptr;
-            return abi34::ibv_cmd_post_send(&qp, nullptr, &bad);
+            return abi::ibv_cmd_post_send(&qp, nullptr, &bad);
         }
         return errno;
     }

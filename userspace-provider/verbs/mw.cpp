@@ -19,8 +19,8 @@ ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept {
     }
     Request<ib_uverbs_alloc_mw> request;
     Response<ib_uverbs_alloc_mw_resp> response;
-    const int error = abi34::ibv_cmd_alloc_mw(pd, type, mw.get(), request.data(), request.size(),
-                                              response.data(), response.size());
+    const int error = abi::ibv_cmd_alloc_mw(pd, type, mw.get(), request.data(), request.size(),
+                                            response.data(), response.size());
     if (error != 0) {
         errno = error;
         return nullptr;
@@ -29,7 +29,7 @@ ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept {
 }
 
 int dealloc_mw(ibv_mw *mw) noexcept {
-    const int error = abi34::ibv_cmd_dealloc_mw(mw);
+    const int error = abi::ibv_cmd_dealloc_mw(mw);
     if (error == 0)
         delete mw;
     return error;

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "abi34.hpp"
+#include "abi.hpp"
 #include "common/mapping.hpp"
 #include "common/spinlock.hpp"
 #include "doorbell.hpp"
@@ -24,7 +24,7 @@ namespace softwarp {
 struct Qp;
 
 struct Device {
-    abi34::VerbsDevice base;
+    abi::VerbsDevice base;
     std::uint32_t abi_version; // ib_device_ops.uverbs_abi_ver
 };
 
@@ -48,7 +48,7 @@ class QpTable {
 // The library allocates this one as raw zeroed memory: nothing in it may need
 // a constructor.
 struct Context {
-    abi34::VerbsContext base;
+    abi::VerbsContext base;
     QpTable *qps;
 };
 
@@ -105,7 +105,7 @@ template<class T>
 }
 
 struct Cq {
-    abi34::VerbsCq base{};
+    abi::VerbsCq base{};
     Mapping memory;
     // The program, until it destroys the CQ, and each QP once per queue.  Only of
     // a device that is gone does a CQ go before its QPs.
@@ -134,7 +134,7 @@ struct Srq {
 };
 
 struct Qp {
-    abi34::VerbsQp base{};
+    abi::VerbsQp base{};
     Mapping sq_memory;
     Mapping rq_memory;
     Doorbell doorbell;
@@ -159,7 +159,7 @@ inline Device *to_device(ibv_device *device) {
 
 inline Context *to_context(ibv_context *context) {
     auto *end = reinterpret_cast<std::byte *>(context);
-    return reinterpret_cast<Context *>(end - offsetof(abi34::VerbsContext, context));
+    return reinterpret_cast<Context *>(end - offsetof(abi::VerbsContext, context));
 }
 
 inline Td *to_td(ibv_td *td) {

@@ -24,8 +24,8 @@ ibv_pd *alloc_pd(ibv_context *context) noexcept {
     }
     Request<ib_uverbs_alloc_pd> request;
     Response<ib_uverbs_alloc_pd_resp> response;
-    const int error = abi34::ibv_cmd_alloc_pd(context, &pd->base, request.data(), request.size(),
-                                              response.data(), response.size());
+    const int error = abi::ibv_cmd_alloc_pd(context, &pd->base, request.data(), request.size(),
+                                            response.data(), response.size());
     if (error != 0) {
         errno = error;
         return nullptr;
@@ -69,7 +69,7 @@ int dealloc_pd(ibv_pd *ibpd) noexcept {
         if (pd->td != nullptr)
             --pd->td->users;
     } else {
-        const int error = abi34::ibv_cmd_dealloc_pd(ibpd);
+        const int error = abi::ibv_cmd_dealloc_pd(ibpd);
         if (error != 0)
             return error;
     }

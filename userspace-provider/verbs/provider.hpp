@@ -6,14 +6,14 @@
 #ifndef SOFTWARP_VERBS_PROVIDER_HPP
 #define SOFTWARP_VERBS_PROVIDER_HPP
 
-#include "abi34.hpp"
+#include "abi.hpp"
 
 namespace softwarp {
 
 // context.cpp
-abi34::VerbsDevice *alloc_device(abi34::VerbsSysfsDev *sysfs) noexcept;
-void uninit_device(abi34::VerbsDevice *device) noexcept;
-abi34::VerbsContext *alloc_context(ibv_device *device, int cmd_fd, void *private_data) noexcept;
+abi::VerbsDevice *alloc_device(abi::VerbsSysfsDev *sysfs) noexcept;
+void uninit_device(abi::VerbsDevice *device) noexcept;
+abi::VerbsContext *alloc_context(ibv_device *device, int cmd_fd, void *private_data) noexcept;
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
                     ibv_device_attr_ex *attr, std::size_t attr_size) noexcept;
@@ -31,9 +31,9 @@ int dealloc_td(ibv_td *td) noexcept;
 // mr.cpp
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t hca_va,
                int access) noexcept;
-int rereg_mr(abi34::VerbsMr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length,
+int rereg_mr(abi::VerbsMr *mr, int flags, ibv_pd *pd, void *addr, std::size_t length,
              int access) noexcept;
-int dereg_mr(abi34::VerbsMr *mr) noexcept;
+int dereg_mr(abi::VerbsMr *mr) noexcept;
 
 // mw.cpp
 ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept;

@@ -130,7 +130,7 @@ Qp *finish_create(std::unique_ptr<Qp> qp, int error, ibv_context &context,
         if (error == 0)
             error = to_context(&context)->qps->add(*qp);
         if (error != 0)
-            abi34::ibv_cmd_destroy_qp(&ibqp);
+            abi::ibv_cmd_destroy_qp(&ibqp);
     }
     if (error != 0) {
         errno = error;
@@ -158,8 +158,8 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept {
     }
     Request<ib_uverbs_create_qp> request;
     Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
-    const int error = abi34::ibv_cmd_create_qp(pd, &qp->base.qp, attr, request.data(),
-                                               request.size(), response.data(), response.size());
+    const int error = abi::ibv_cmd_create_qp(pd, &qp->base.qp, attr, request.data(), request.size(),
+                                             response.data(), response.size());
     Qp *created = finish_create(std::move(qp), error, *pd->context, response.tail(), attr->cap,
                                 attr->sq_sig_all != 0);
     if (created == nullptr)
@@ -192,8 +192,8 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept {
     asked.comp_mask &= ~std::uint32_t{IBV_QP_INIT_ATTR_CREATE_FLAGS};
     Request<ib_uverbs_create_qp> request;
     Response<ib_uverbs_create_qp_resp, swp_create_qp_resp> response;
-    const int error = abi34::ibv_cmd_create_qp_ex(context, &qp->base, &asked, request.data(),
-                                                  request.size(), response.data(), response.size());
+    const int error = abi::ibv_cmd_create_qp_ex(context, &qp->base, &asked, request.data(),
+                                                request.size(), response.data(), response.size());
     attr->cap = asked.cap;
     Qp *created = finish_create(std::move(qp), error, *context, response.tail(), attr->cap,
                                 attr->sq_sig_all != 0);
@@ -202,22 +202,21 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept {
     get_cqs(*attr);
     if (extended) {
         set_wr_functions(created->base.qp_ex, attr->send_ops_flags);
-        for (const std::size_t at : abi34::verbs_qp_flags_at)
-            std::memcpy(created->base.bytes.data() + at, &abi34::verbs_qp_extended,
-                        sizeof(abi34::verbs_qp_extended));
+        for (const std::size_t at : abi::verbs_qp_flags_at)
+            std::memcpy(created->base.bytes.data() + at, &abi::verbs_qp_extended,
+                        sizeof(abi::verbs_qp_extended));
     }
     return &created->base.qp;
 }
 
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept {
     Request<ib_uverbs_query_qp> request;
-    return abi34::ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, request.data(), request.size());
+    return abi::ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, request.data(), request.size());
 }
 
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept {
     Request<ib_uverbs_modify_qp> request;
-    const int error =
-        abi34::ibv_cmd_modify_qp(ibqp, attr, attr_mask, request.data(), request.size());
+    const int error = abi::ibv_cmd_modify_qp(ibqp, attr, attr_mask, request.data(), request.size());
     if (error == 0 && (attr_mask & IBV_QP_STATE) != 0 && attr->qp_state == IBV_QPS_RESET) {
         Qp &qp = *to_qp(ibqp);
         {
@@ -232,7 +231,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept {
 
 int destroy_qp(ibv_qp *ibqp) noexcept {
     QpTable &qps = *to_context(ibqp->context)->qps;
-    const int error = destroy(abi34::ibv_cmd_destroy_qp, ibqp);
+    const int error = destroy(abi::ibv_cmd_destroy_qp, ibqp);
     if (error != 0)
         return error;
     Qp *qp = to_qp(ibqp);

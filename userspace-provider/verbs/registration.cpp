@@ -12,22 +12,22 @@ namespace softwarp {
 
 namespace {
 
-constexpr std::array<abi34::VerbsMatchEnt, 2> match_table{{
+constexpr std::array<abi::VerbsMatchEnt, 2> match_table{{
     {.driver_data = nullptr,
      .u = {.driver_id = SWP_DRIVER_ID},
      .vendor = 0,
      .device = 0,
-     .kind = abi34::MatchKind::driver_id},
+     .kind = abi::MatchKind::driver_id},
     {.driver_data = nullptr,
      .u = {.driver_id = 0},
      .vendor = 0,
      .device = 0,
-     .kind = abi34::MatchKind::end},
+     .kind = abi::MatchKind::end},
 }};
 
 // Every ABI version matches: a device that cannot be opened, with a sentence
 // saying why, helps more than one that is missing from the list.
-constexpr abi34::VerbsDeviceOps device_ops{
+constexpr abi::VerbsDeviceOps device_ops{
     .name = "softwarp",
     .match_min_abi_version = 0,
     .match_max_abi_version = std::numeric_limits<std::int32_t>::max(),
@@ -41,7 +41,7 @@ constexpr abi34::VerbsDeviceOps device_ops{
 };
 
 [[gnu::constructor]] void register_driver() noexcept {
-    abi34::verbs_register_driver_34(&device_ops);
+    abi::SOFTWARP_REGISTER_DRIVER(&device_ops);
 }
 
 } // namespace

@@ -47,7 +47,7 @@ int resize(Srq &srq, ibv_srq_attr &attr, int attr_mask) noexcept {
     const bool behind = srq.moving; // since an earlier one
     set_moving(srq, true);
     const int error =
-        abi34::ibv_cmd_modify_srq(&srq.base, &attr, attr_mask, request.data(), request.size());
+        abi::ibv_cmd_modify_srq(&srq.base, &attr, attr_mask, request.data(), request.size());
     if (error != 0) {
         set_moving(srq, behind);
         return error;
@@ -73,15 +73,15 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept {
     }
     Request<ib_uverbs_create_srq> request;
     Response<ib_uverbs_create_srq_resp, swp_create_srq_resp> response;
-    int error = abi34::ibv_cmd_create_srq(pd, &srq->base, attr, request.data(), request.size(),
-                                          response.data(), response.size());
+    int error = abi::ibv_cmd_create_srq(pd, &srq->base, attr, request.data(), request.size(),
+                                        response.data(), response.size());
     if (error == 0) {
         const swp_create_srq_resp kernel = response.tail();
         srq->stride = kernel.stride;
         srq->max_sge = attr->attr.max_sge;
         error = map_ring(*srq, kernel.ring_key, kernel.ring_bytes, kernel.entries);
         if (error != 0)
-            abi34::ibv_cmd_destroy_srq(&srq->base);
+            abi::ibv_cmd_destroy_srq(&srq->base);
     }
     if (error != 0) {
         errno = error;
@@ -94,16 +94,16 @@ int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept {
     if ((attr_mask & IBV_SRQ_MAX_WR) != 0)
         return resize(*to_srq(srq), *attr, attr_mask);
     Request<ib_uverbs_modify_srq> request;
-    return abi34::ibv_cmd_modify_srq(srq, attr, attr_mask, request.data(), request.size());
+    return abi::ibv_cmd_modify_srq(srq, attr, attr_mask, request.data(), request.size());
 }
 
 int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept {
     Request<ib_uverbs_query_srq> request;
-    return abi34::ibv_cmd_query_srq(srq, attr, request.data(), request.size());
+    return abi::ibv_cmd_query_srq(srq, attr, request.data(), request.size());
 }
 
 int destroy_srq(ibv_srq *srq) noexcept {
-    const int error = destroy(abi34::ibv_cmd_destroy_srq, srq);
+    const int error = destroy(abi::ibv_cmd_destroy_srq, srq);
     if (error == 0)
         delete to_srq(srq);
     return error;

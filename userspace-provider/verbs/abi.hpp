@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// libibverbs' private provider interface, ABI 34 (rdma-core 34 to 56, LP64):
-// the structures and functions this provider relies on, and no more.  Members
-// it has no use for are only there to keep their room.  Every number relied on
-// is asserted here; those of public structures are asserted too, so that a
-// changed <infiniband/verbs.h> stops the build.
-#ifndef SOFTWARP_VERBS_ABI34_HPP
-#define SOFTWARP_VERBS_ABI34_HPP
+// libibverbs' private provider interface (LP64): the structures and functions
+// this provider relies on, and no more, for the private ABI that the macro
+// SOFTWARP_PRIVATE_ABI names:
+//
+//   ABI  rdma-core  what is new
+//   34   34 to 56   (the slots are those since 36; two layouts: see VerbsQp)
+//   57   57, 58     one more parameter of get_context
+//   59   59 to 63   3 slots, a larger VerbsContext, a parameter of create_cq_ex
+//   64   64         4 slots, a larger VerbsContext
+//   65   65         10 slots
+//
+// What is not in all of them stands between lines that name the ABI since which
+// it is there.  Members this provider has no use for are only there to keep
+// their room.  Every number relied on is asserted here; those of public
+// structures are asserted too, so that a changed <infiniband/verbs.h> stops the
+// build.
+#ifndef SOFTWARP_VERBS_ABI_HPP
+#define SOFTWARP_VERBS_ABI_HPP
 
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -17,7 +28,24 @@
 #include <cstdint>
 #include <ctime>
 
-namespace softwarp::abi34 {
+#ifndef SOFTWARP_PRIVATE_ABI
+#error "SOFTWARP_PRIVATE_ABI names the private ABI of libibverbs to build for"
+#endif
+#if SOFTWARP_PRIVATE_ABI != 34 && SOFTWARP_PRIVATE_ABI != 57 && SOFTWARP_PRIVATE_ABI != 59 &&      \
+    SOFTWARP_PRIVATE_ABI != 64 && SOFTWARP_PRIVATE_ABI != 65
+#error "SOFTWARP_PRIVATE_ABI must be 34, 57, 59, 64 or 65"
+#endif
+
+// The number as text, and as the end of a name.
+#define SOFTWARP_ABI_TEXT_OF(abi) #abi
+#define SOFTWARP_ABI_TEXT(abi) SOFTWARP_ABI_TEXT_OF(abi)
+#define SOFTWARP_ABI_NAME_OF(name, abi) name##abi
+#define SOFTWARP_ABI_NAME(name, abi) SOFTWARP_ABI_NAME_OF(name, abi)
+// The registration function and the plug-in's file have the number in their names.
+#define SOFTWARP_REGISTER_DRIVER SOFTWARP_ABI_NAME(verbs_register_driver_, SOFTWARP_PRIVATE_ABI)
+#define SOFTWARP_PLUGIN_FILE "libsoftwarp-rdmav" SOFTWARP_ABI_TEXT(SOFTWARP_PRIVATE_ABI) ".so"
+
+namespace softwarp::abi {
 
 static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "the layouts below are those of LP64");
 
@@ -177,13 +205,26 @@ static_assert(offsetof(VerbsDevice, entry) == 680);
 static_assert(offsetof(VerbsDevice, sysfs) == 696);
 static_assert(offsetof(VerbsDevice, core_support) == 704);
 
-// An ibv_context with private members before it.
+// The number that holds in this ABI, of those that hold in each.
+consteval std::size_t by_abi(std::size_t abi34, std::size_t abi57, std::size_t abi59,
+                             std::size_t abi64, std::size_t abi65) {
+    switch (SOFTWARP_PRIVATE_ABI) {
+    case 34: return abi34;
+    case 57: return abi57;
+    case 59: return abi59;
+    case 64: return abi64;
+    default: return abi65;
+    }
+}
+
+// An ibv_context with private members before it, where the library adds more.
 struct VerbsContext {
-    std::array<std::uint64_t, 40> library_private;
+    std::array<std::uint64_t, by_abi(320, 320, 344, 368, 368) / 8> library_private;
     ibv_context context;
 };
-static_assert(sizeof(VerbsContext) == 648 && alignof(VerbsContext) == 8);
-static_assert(offsetof(VerbsContext, context) == 320);
+static_assert(sizeof(VerbsContext) == by_abi(648, 648, 672, 696, 696));
+static_assert(offsetof(VerbsContext, context) == by_abi(320, 320, 344, 368, 368));
+static_assert(alignof(VerbsContext) == 8);
 
 struct VerbsDeviceOps {
     const char *name;
@@ -226,10 +267,12 @@ union VerbsCq {
 static_assert(sizeof(VerbsCq) == 288 && alignof(VerbsCq) == 8);
 
 // The library looks for flags behind the ibv_qp_ex of every QP, and for a
-// pointer behind them that it has no use for here.  To rdma-core 44 the flags
-// are at 352, in a structure of 368 bytes, and the pointer is at 360; to later
-// ones the flags are at 360, in a structure of 376 bytes, and at 352 is a
-// function of ibv_qp_ex (wr_flush) that no QP of ours offers.
+// pointer behind them that it has no use for here.  ABI 34 has two layouts: to
+// rdma-core 44 the flags are at 352, in a structure of 368 bytes, and the
+// pointer is at 360; to later ones the flags are at 360, in a structure of 376
+// bytes, and at 352 is a function of ibv_qp_ex (wr_flush) that no QP of ours
+// offers.  One plug-in serves both: it has room for either and sets the flag in
+// both places.
 union VerbsQp {
     ibv_qp qp;
     ibv_qp_ex qp_ex; // begins with qp
@@ -238,7 +281,11 @@ union VerbsQp {
 static_assert(sizeof(VerbsQp) == 384 && alignof(VerbsQp) == 8);
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
 
+#if SOFTWARP_PRIVATE_ABI >= 57
+inline constexpr std::array<std::size_t, 1> verbs_qp_flags_at{360};
+#else
 inline constexpr std::array<std::size_t, 2> verbs_qp_flags_at{352, 360};
+#endif
 inline constexpr std::uint32_t verbs_qp_extended = 1U << 1;
 
 // Slots -------------------------------------------------------------------------
@@ -246,7 +293,13 @@ inline constexpr std::uint32_t verbs_qp_extended = 1U << 1;
 // Sorted by name.  A null slot keeps the library's stub (EOPNOTSUPP).
 struct VerbsContextOps {
     Unused advise_mr;
+#if SOFTWARP_PRIVATE_ABI >= 64
+    Unused alloc_buf;
+#endif
     Unused alloc_dm;
+#if SOFTWARP_PRIVATE_ABI >= 59
+    Unused alloc_dmah;
+#endif
     ibv_mw *(*alloc_mw)(ibv_pd *, ibv_mw_type);
     Unused alloc_null_mr;
     ibv_pd *(*alloc_parent_domain)(ibv_context *, ibv_parent_domain_init_attr *);
@@ -259,6 +312,9 @@ struct VerbsContextOps {
     Unused close_xrcd;
     Unused cq_event;
     Unused create_ah;
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused create_comp_cntr;
+#endif
     Unused create_counters;
     ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector);
     ibv_cq_ex *(*create_cq_ex)(ibv_context *, ibv_cq_init_attr_ex *);
@@ -270,11 +326,17 @@ struct VerbsContextOps {
     ibv_srq *(*create_srq)(ibv_pd *, ibv_srq_init_attr *);
     Unused create_srq_ex;
     Unused create_wq;
+#if SOFTWARP_PRIVATE_ABI >= 59
+    Unused dealloc_dmah;
+#endif
     int (*dealloc_mw)(ibv_mw *);
     int (*dealloc_pd)(ibv_pd *);
     int (*dealloc_td)(ibv_td *);
     int (*dereg_mr)(VerbsMr *);
     Unused destroy_ah;
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused destroy_comp_cntr;
+#endif
     Unused destroy_counters;
     int (*destroy_cq)(ibv_cq *);
     Unused destroy_flow;
@@ -284,12 +346,20 @@ struct VerbsContextOps {
     int (*destroy_srq)(ibv_srq *);
     Unused destroy_wq;
     Unused detach_mcast;
+#if SOFTWARP_PRIVATE_ABI >= 64
+    Unused dm_export_dmabuf_fd;
+    Unused free_buf;
+#endif
     void (*free_context)(ibv_context *);
     Unused free_dm;
     Unused get_srq_num;
     Unused import_dm;
     Unused import_mr;
     Unused import_pd;
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused inc_comp_cntr;
+    Unused inc_err_comp_cntr;
+#endif
     int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *);
     Unused modify_flow_action_esp;
     int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
@@ -303,63 +373,85 @@ struct VerbsContextOps {
     int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **);
     Unused post_srq_ops;
     int (*post_srq_recv)(ibv_srq *, ibv_recv_wr *, ibv_recv_wr **);
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused qp_attach_comp_cntr;
+    Unused query_comp_cntr_caps;
+#endif
     int (*query_device_ex)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
                            std::size_t);
     Unused query_ece;
     int (*query_port)(ibv_context *, std::uint8_t, ibv_port_attr *);
+#if SOFTWARP_PRIVATE_ABI >= 64
+    Unused query_port_speed;
+#endif
     int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
     Unused query_qp_data_in_order;
     int (*query_rt_values)(ibv_context *, ibv_values_ex *);
     int (*query_srq)(ibv_srq *, ibv_srq_attr *);
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused read_comp_cntr;
+#endif
     Unused read_counters;
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused read_err_comp_cntr;
+#endif
     Unused reg_dm_mr;
     Unused reg_dmabuf_mr;
     ibv_mr *(*reg_mr)(ibv_pd *, void *, std::size_t, std::uint64_t hca_va, int access);
+#if SOFTWARP_PRIVATE_ABI >= 59
+    Unused reg_mr_ex;
+#endif
     int (*req_notify_cq)(ibv_cq *, int solicited_only);
     int (*rereg_mr)(VerbsMr *, int flags, ibv_pd *, void *, std::size_t, int access);
     int (*resize_cq)(ibv_cq *, int cqe);
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused set_comp_cntr;
+#endif
     Unused set_ece;
+#if SOFTWARP_PRIVATE_ABI >= 65
+    Unused set_err_comp_cntr;
+#endif
     Unused unimport_dm;
     Unused unimport_mr;
     Unused unimport_pd;
 };
-static_assert(sizeof(VerbsContextOps) == 608);
-static_assert(offsetof(VerbsContextOps, alloc_mw) == 16);
-static_assert(offsetof(VerbsContextOps, alloc_parent_domain) == 32);
-static_assert(offsetof(VerbsContextOps, alloc_pd) == 40);
-static_assert(offsetof(VerbsContextOps, alloc_td) == 48);
-static_assert(offsetof(VerbsContextOps, async_event) == 56);
-static_assert(offsetof(VerbsContextOps, bind_mw) == 80);
-static_assert(offsetof(VerbsContextOps, create_cq) == 120);
-static_assert(offsetof(VerbsContextOps, create_cq_ex) == 128);
-static_assert(offsetof(VerbsContextOps, create_qp) == 152);
-static_assert(offsetof(VerbsContextOps, create_qp_ex) == 160);
-static_assert(offsetof(VerbsContextOps, create_srq) == 176);
-static_assert(offsetof(VerbsContextOps, dealloc_mw) == 200);
-static_assert(offsetof(VerbsContextOps, dealloc_pd) == 208);
-static_assert(offsetof(VerbsContextOps, dealloc_td) == 216);
-static_assert(offsetof(VerbsContextOps, dereg_mr) == 224);
-static_assert(offsetof(VerbsContextOps, destroy_cq) == 248);
-static_assert(offsetof(VerbsContextOps, destroy_qp) == 272);
-static_assert(offsetof(VerbsContextOps, destroy_srq) == 288);
-static_assert(offsetof(VerbsContextOps, free_context) == 312);
-static_assert(offsetof(VerbsContextOps, modify_cq) == 360);
-static_assert(offsetof(VerbsContextOps, modify_qp) == 376);
-static_assert(offsetof(VerbsContextOps, modify_srq) == 392);
-static_assert(offsetof(VerbsContextOps, poll_cq) == 424);
-static_assert(offsetof(VerbsContextOps, post_recv) == 432);
-static_assert(offsetof(VerbsContextOps, post_send) == 440);
-static_assert(offsetof(VerbsContextOps, post_srq_recv) == 456);
-static_assert(offsetof(VerbsContextOps, query_device_ex) == 464);
-static_assert(offsetof(VerbsContextOps, query_port) == 480);
-static_assert(offsetof(VerbsContextOps, query_qp) == 488);
-static_assert(offsetof(VerbsContextOps, query_rt_values) == 504);
-static_assert(offsetof(VerbsContextOps, query_srq) == 512);
-static_assert(offsetof(VerbsContextOps, reg_mr) == 544);
-static_assert(offsetof(VerbsContextOps, req_notify_cq) == 552);
-static_assert(offsetof(VerbsContextOps, rereg_mr) == 560);
-static_assert(offsetof(VerbsContextOps, resize_cq) == 568);
-static_assert(offsetof(VerbsContextOps, unimport_pd) == 600);
+static_assert(sizeof(VerbsContextOps) == by_abi(608, 608, 632, 664, 744));
+static_assert(offsetof(VerbsContextOps, alloc_mw) == by_abi(16, 16, 24, 32, 32));
+static_assert(offsetof(VerbsContextOps, alloc_parent_domain) == by_abi(32, 32, 40, 48, 48));
+static_assert(offsetof(VerbsContextOps, alloc_pd) == by_abi(40, 40, 48, 56, 56));
+static_assert(offsetof(VerbsContextOps, alloc_td) == by_abi(48, 48, 56, 64, 64));
+static_assert(offsetof(VerbsContextOps, async_event) == by_abi(56, 56, 64, 72, 72));
+static_assert(offsetof(VerbsContextOps, bind_mw) == by_abi(80, 80, 88, 96, 96));
+static_assert(offsetof(VerbsContextOps, create_cq) == by_abi(120, 120, 128, 136, 144));
+static_assert(offsetof(VerbsContextOps, create_cq_ex) == by_abi(128, 128, 136, 144, 152));
+static_assert(offsetof(VerbsContextOps, create_qp) == by_abi(152, 152, 160, 168, 176));
+static_assert(offsetof(VerbsContextOps, create_qp_ex) == by_abi(160, 160, 168, 176, 184));
+static_assert(offsetof(VerbsContextOps, create_srq) == by_abi(176, 176, 184, 192, 200));
+static_assert(offsetof(VerbsContextOps, dealloc_mw) == by_abi(200, 200, 216, 224, 232));
+static_assert(offsetof(VerbsContextOps, dealloc_pd) == by_abi(208, 208, 224, 232, 240));
+static_assert(offsetof(VerbsContextOps, dealloc_td) == by_abi(216, 216, 232, 240, 248));
+static_assert(offsetof(VerbsContextOps, dereg_mr) == by_abi(224, 224, 240, 248, 256));
+static_assert(offsetof(VerbsContextOps, destroy_cq) == by_abi(248, 248, 264, 272, 288));
+static_assert(offsetof(VerbsContextOps, destroy_qp) == by_abi(272, 272, 288, 296, 312));
+static_assert(offsetof(VerbsContextOps, destroy_srq) == by_abi(288, 288, 304, 312, 328));
+static_assert(offsetof(VerbsContextOps, free_context) == by_abi(312, 312, 328, 352, 368));
+static_assert(offsetof(VerbsContextOps, modify_cq) == by_abi(360, 360, 376, 400, 432));
+static_assert(offsetof(VerbsContextOps, modify_qp) == by_abi(376, 376, 392, 416, 448));
+static_assert(offsetof(VerbsContextOps, modify_srq) == by_abi(392, 392, 408, 432, 464));
+static_assert(offsetof(VerbsContextOps, poll_cq) == by_abi(424, 424, 440, 464, 496));
+static_assert(offsetof(VerbsContextOps, post_recv) == by_abi(432, 432, 448, 472, 504));
+static_assert(offsetof(VerbsContextOps, post_send) == by_abi(440, 440, 456, 480, 512));
+static_assert(offsetof(VerbsContextOps, post_srq_recv) == by_abi(456, 456, 472, 496, 528));
+static_assert(offsetof(VerbsContextOps, query_device_ex) == by_abi(464, 464, 480, 504, 552));
+static_assert(offsetof(VerbsContextOps, query_port) == by_abi(480, 480, 496, 520, 568));
+static_assert(offsetof(VerbsContextOps, query_qp) == by_abi(488, 488, 504, 536, 584));
+static_assert(offsetof(VerbsContextOps, query_rt_values) == by_abi(504, 504, 520, 552, 600));
+static_assert(offsetof(VerbsContextOps, query_srq) == by_abi(512, 512, 528, 560, 608));
+static_assert(offsetof(VerbsContextOps, reg_mr) == by_abi(544, 544, 560, 592, 656));
+static_assert(offsetof(VerbsContextOps, req_notify_cq) == by_abi(552, 552, 576, 608, 672));
+static_assert(offsetof(VerbsContextOps, rereg_mr) == by_abi(560, 560, 584, 616, 680));
+static_assert(offsetof(VerbsContextOps, resize_cq) == by_abi(568, 568, 592, 624, 688));
+static_assert(offsetof(VerbsContextOps, unimport_pd) == by_abi(600, 600, 624, 656, 736));
 
 // Command buffers ---------------------------------------------------------------
 
@@ -397,19 +489,28 @@ static_assert(sizeof(ib_uverbs_post_send_resp) == 4);
 
 // Functions ---------------------------------------------------------------------
 //
-// Version node IBVERBS_PRIVATE_34.  Those returning int return 0 or a positive
+// Version node IBVERBS_PRIVATE_<ABI>.  Those returning int return 0 or a positive
 // errno.  Command buffers are declared as void pointers: command.hpp builds
 // them, and their sizes are passed beside.
 
+// Parameters that some have since.  This provider has no use for them.
+struct FdArray;  // file descriptors for the kernel to take over
+struct CqMemory; // that the provider brings
+
 extern "C" {
-void verbs_register_driver_34(const VerbsDeviceOps *ops);
+void SOFTWARP_REGISTER_DRIVER(const VerbsDeviceOps *ops);
 void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, std::size_t alloc_size,
                                     VerbsContext *context_offset, std::uint32_t driver_id);
 void verbs_uninit_context(VerbsContext *context);
 void verbs_set_ops(VerbsContext *context, const VerbsContextOps *ops);
 
+#if SOFTWARP_PRIVATE_ABI >= 57
+int ibv_cmd_get_context(VerbsContext *context, void *cmd, std::size_t cmd_size, FdArray *fds,
+                        void *resp, std::size_t resp_size);
+#else
 int ibv_cmd_get_context(VerbsContext *context, void *cmd, std::size_t cmd_size, void *resp,
                         std::size_t resp_size);
+#endif
 int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
                              ibv_device_attr_ex *attr, std::size_t attr_size,
                              ib_uverbs_ex_query_device_resp *resp, std::size_t *resp_size);
@@ -430,9 +531,15 @@ int ibv_cmd_dealloc_mw(ibv_mw *mw);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
                       ibv_cq *cq, void *cmd, std::size_t cmd_size, void *resp,
                       std::size_t resp_size);
+#if SOFTWARP_PRIVATE_ABI >= 59
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, CqMemory *memory,
+                         VerbsCq *cq, void *cmd, std::size_t cmd_size, void *resp,
+                         std::size_t resp_size, std::uint32_t cmd_flags);
+#else
 int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, VerbsCq *cq,
                          void *cmd, std::size_t cmd_size, void *resp, std::size_t resp_size,
                          std::uint32_t cmd_flags);
+#endif
 int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, void *cmd, std::size_t cmd_size, void *resp,
                       std::size_t resp_size);
 int ibv_cmd_modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr, void *cmd, std::size_t cmd_size);
@@ -455,6 +562,27 @@ int ibv_cmd_destroy_qp(ibv_qp *qp);
 int ibv_cmd_post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
 }
 
-} // namespace softwarp::abi34
+// The same for every ABI.
+inline int get_context(VerbsContext *context, void *cmd, std::size_t cmd_size, void *resp,
+                       std::size_t resp_size) noexcept {
+#if SOFTWARP_PRIVATE_ABI >= 57
+    return ibv_cmd_get_context(context, cmd, cmd_size, nullptr, resp, resp_size);
+#else
+    return ibv_cmd_get_context(context, cmd, cmd_size, resp, resp_size);
+#endif
+}
 
-#endif // SOFTWARP_VERBS_ABI34_HPP
+inline int create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, VerbsCq *cq,
+                        void *cmd, std::size_t cmd_size, void *resp, std::size_t resp_size,
+                        std::uint32_t cmd_flags) noexcept {
+#if SOFTWARP_PRIVATE_ABI >= 59
+    return ibv_cmd_create_cq_ex(context, attr, nullptr, cq, cmd, cmd_size, resp, resp_size,
+                                cmd_flags);
+#else
+    return ibv_cmd_create_cq_ex(context, attr, cq, cmd, cmd_size, resp, resp_size, cmd_flags);
+#endif
+}
+
+} // namespace softwarp::abi
+
+#endif // SOFTWARP_VERBS_ABI_HPP
