@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Boot a kernel with the host's root under an overlay, run a command there, bring back what it said."""
+"""Boot a kernel with the host's root, or another release's, under an overlay, run a command there, bring back what it said."""
 
 import ctypes
 import dataclasses
@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 
 import kernels
+import packages
 import reports
-from common import BUILD, ROOT, Failure, cached, digest, run, say
+from common import BUILD, ROOT, Failure, cache_root, cached, digest, run, say
 
 # Exit codes of ours, apart from the command's own.
 CODE_REPORT = 70
@@ -24,7 +25,7 @@ CODE_TIMEOUT = 124
 CODE_BROKEN = 125
 # Modules that the initramfs of a stock kernel needs to reach the root.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net")
-PROVIDER = BUILD / "provider/libsoftwarp-rdmav34.so"
+PROVIDER = BUILD / "provider"  # one plug-in per private ABI of libibverbs
 
 
 @dataclasses.dataclass
@@ -33,6 +34,7 @@ class Job:
 
     command: str = ""  # for bash; empty asks for a prompt
     kernel: str = "stock-6.12"
+    root: str = ""  # of packages.ROOTS; empty: this machine's
     net: str = "veth"
     driver: str = "softwarp"
     module: Path | None = None  # what provides the driver; None: the kernel's own
@@ -124,6 +126,8 @@ class Guest:
         debug = kernel.name in ("debug", "kcsan", "uml-kasan")
         mem = job.mem or (3072 if debug or kernel.uml else 2048)
         words = [f"softwarp.repo={ROOT}", f"softwarp.out={out}", f"softwarp.role={role}"]
+        if job.root:
+            words += [f"softwarp.root={packages.root(job.root)}", f"softwarp.cache={cache_root()}"]
         if kernel.uml:
             con = "fd:0,fd:1" if shell else "null,fd:1"
             args = [kernel.image, f"mem={mem}M", f"ncpus={job.cpus}", "seccomp=on", "root=/dev/root", "rootfstype=hostfs",
@@ -215,15 +219,17 @@ def _prepare(job: Job, kernel: kernels.Kernel) -> Path:
         (BUILD / "vm-out").mkdir(parents=True, exist_ok=True)
         out = Path(tempfile.mkdtemp(prefix=time.strftime("%m%d-%H%M%S-"), dir=BUILD / "vm-out"))
         out.chmod(0o755)
-    for path in (out, ROOT):
+    for path in (out, ROOT, cache_root()):
         if re.search(r"[\s,=\\]", str(path)):
             raise Failure(f"{path}: a guest cannot be given a path with blanks, commas or equal signs")
     vm = out / ".vm"
     shutil.rmtree(vm, ignore_errors=True)
     vm.mkdir()
-    provider = PROVIDER if job.driver == "softwarp" and PROVIDER.exists() else ""
+    provider = PROVIDER if job.driver == "softwarp" and any(PROVIDER.glob("*.so")) else ""
     if job.driver == "softwarp" and not provider:
-        say(f"no provider at {PROVIDER}, programs will not find the devices")
+        say(f"no provider in {PROVIDER}, programs will not find the devices")
+    if job.root:
+        packages.root(job.root)
     settings = {"NET": job.net, "DRIVER": job.driver, "MODULE": job.module or "", "MODULES": kernel.modules or "",
                 "MTU": job.mtu, "TIMEOUT": job.timeout, "KERNEL": kernel.name, "PROVIDER": provider}
     lines = [f"{key}={shlex.quote(str(value))}" for key, value in settings.items()]

@@ -189,14 +189,11 @@ def driver(name: str, kernel: kernels.Kernel) -> Path | None:
     return {"softwarp": softwarp, "siw": siw, "none": lambda _: None}[name](kernel)
 
 
-def provider() -> Path | None:
-    """The libibverbs provider, brought up to date; None as long as this tree has none."""
-    if not (ROOT / "CMakeLists.txt").exists() and not (ROOT / "userspace-provider/CMakeLists.txt").exists():
-        return None
+def provider() -> None:
+    """The libibverbs provider for every private ABI, and the preload library with its tools, brought up to date."""
     with locked(BUILD / "provider.lock", "the provider"):
         (BUILD / "provider.log").unlink(missing_ok=True)
-        run(["make", "-C", ROOT, "--no-print-directory", "provider"], log=BUILD / "provider.log", what="the provider")
-    return BUILD / "provider/libsoftwarp-rdmav34.so"
+        run(["make", "-C", ROOT, "--no-print-directory", "provider", "ABIS=all"], log=BUILD / "provider.log", what="the provider")
 
 
 def interop() -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian packages that are unpacked into the cache and not installed: kernels, their headers and their sources.
+"""Debian packages that are unpacked into the cache and not installed: kernels, their headers and their sources; and
+small roots of other releases.
 
 A private apt directory knows bookworm with its updates and backports, and trixie-backports for the newest kernel
 source; the sources of the machine stay as they are.  Mirrors are the ones that the machine already uses.
@@ -10,11 +11,16 @@ import subprocess
 import time
 from pathlib import Path
 
-from common import Failure, cache_root, cached, locked, output, run, say
+from common import Failure, cache_root, cached, digest, locked, output, run, say
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # How long one download of the package lists is good for.
 LISTS_AGE = 24 * 3600
+# Roots of releases other than the machine's: their suites.  debian-14 is what testing has on the day when it is fetched.
+ROOTS = {"debian-13": "trixie", "debian-14": "forky"}
+# What they have beside what is essential: what guests need to come up, and RDMA's libraries and programs.
+ROOT_PACKAGES = ("hostname", "iproute2", "kmod", "procps", "rdma-core", "ibverbs-providers", "ibverbs-utils", "rdmacm-utils",
+                 "perftest")
 
 
 def mirrors() -> tuple[str, str | None]:
@@ -153,3 +159,22 @@ def stock(series: str) -> Path:
         run(["/sbin/depmod", "-b", usr, release], what="depmod")
 
     return cached(f"stock-{series}-{version(options, image)}".replace("~", "_"), build, f"kernel {image}")
+
+
+def root(name: str) -> Path:
+    """The root of another release of Debian, with the packages that guests need."""
+    suite = ROOTS[name]
+    scripts = Path("/usr/share/debootstrap/scripts")
+    if not scripts.exists():
+        raise Failure("debootstrap is not installed, and makes the roots of other releases")
+    # Older ones than the suite do not know its name, but treat all alike since long.
+    script = scripts / (suite if (scripts / suite).exists() else "sid")
+
+    def build(entry: Path) -> None:
+        run(["debootstrap", "--variant=minbase", "--arch=amd64", f"--include={','.join(ROOT_PACKAGES)}",
+             f"--keyring={KEYRING}", suite, entry / "root", mirrors()[0], script], log=entry / "debootstrap.log",
+            what=f"root of {suite}")
+        for archive in (entry / "root/var/cache/apt/archives").glob("*.deb"):
+            archive.unlink()
+
+    return cached(f"root-{suite}-{digest('root 1', *ROOT_PACKAGES)}", build, f"root of {suite}") / "root"
