@@ -12,6 +12,7 @@
 #include "link.h"
 #include "netns.h"
 #include "uapi/softwarp_sdp.h"
+#include "version.h"
 
 module_param_named(family, sdp_family, uint, 0444);
 MODULE_PARM_DESC(family, "number of the protocol family AF_INET_SDP (27)");
@@ -69,6 +70,7 @@ module_exit(sdp_exit);
 
 MODULE_DESCRIPTION("Sockets Direct Protocol over iWARP");
 MODULE_AUTHOR("softwarp maintainers");
+MODULE_VERSION(SOFTWARP_VERSION);
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_NETPROTO(27);
 MODULE_ALIAS_NET_PF_PROTO_TYPE(2, 257, 1);

@@ -11,6 +11,7 @@
 #include "iwcm.h"
 #include "qp.h"
 #include "stats.h"
+#include "version.h"
 
 #ifdef CONFIG_HIGHMEM
 #error "softwarp reaches every page by its kernel address: not for kernels with CONFIG_HIGHMEM"
@@ -237,5 +238,5 @@ module_exit(swp_exit);
 MODULE_ALIAS_RDMA_LINK("softwarp");
 MODULE_DESCRIPTION("RDMA over plain TCP (iWARP) in software");
 MODULE_AUTHOR("softwarp maintainers");
-MODULE_VERSION("0.1");
+MODULE_VERSION(SOFTWARP_VERSION);
 MODULE_LICENSE("GPL");

@@ -19,13 +19,15 @@ void complain_as(const char *name, fmt::format_string<Args...> format, Args &&..
     fmt::print(stderr, "{}: {}\n", name, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Parses the words.  Returns 0, -1 after --help, or `failed` after a complaint.
+// Parses the words.  Returns 0, -1 after --help or --version, or `failed` after a complaint.
 [[nodiscard]] inline int parse_words(CLI::App &app, int argc, char **argv, int failed) {
+    app.set_version_flag("--version", app.get_name() + " " SOFTWARP_VERSION,
+                         "print the version and exit");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
         if (error.get_exit_code() == 0) {
-            app.exit(error); // --help
+            app.exit(error); // --help, --version
             return -1;
         }
         const std::string &name = app.get_name();

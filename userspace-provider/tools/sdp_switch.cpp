@@ -188,7 +188,7 @@ std::vector<std::string> command_of(int argc, char **argv) {
     return {first, words.end()};
 }
 
-// 0, or -1 after --help, or an exit code
+// 0, or -1 after --help or --version, or an exit code
 int parse(int argc, char **argv, Options &options, std::string &action) {
     CLI::App app{"Let the kernel make SDP sockets of the TCP sockets of control groups, for "
                  "programs that sdp_run cannot preload a library into: static ones, Go, setuid.",
