@@ -33,8 +33,8 @@ class Job:
     """What to run, and where."""
 
     command: str = ""  # for bash; empty asks for a prompt
-    kernel: str = "stock-6.12"
-    root: str = ""  # of packages.ROOTS; empty: this machine's
+    kernel: str | kernels.Kernel = "stock-6.12"  # by its name, or one that is part of another base
+    root: str = ""  # of packages.ROOTS; empty: the base itself
     net: str = "veth"
     driver: str = "softwarp"
     module: Path | None = None  # what provides the driver; None: the kernel's own
@@ -44,6 +44,7 @@ class Job:
     timeout: int = 300  # seconds from power-on to power-off
     peer: str = ""
     beside: str = ""
+    base: Path = Path("/")  # what the guest sees as this machine's root; this tree has to be in it
     env: dict = dataclasses.field(default_factory=dict)
     out: Path | None = None
     tries: int = 2  # guests, if the emulator goes wrong
@@ -144,7 +145,7 @@ class Guest:
             args = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
                     "-smp", job.cpus, "-m", mem, "-nodefaults", "-display", "none", "-no-reboot",
                     "-serial", "mon:stdio" if shell else f"file:{self.console}",
-                    "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
+                    "-virtfs", f"local,path={job.base},mount_tag=root,security_model=none,readonly=on,multidevs=remap",
                     "-virtfs", f"local,path={out},mount_tag=out,security_model=none,multidevs=remap",
                     "-kernel", kernel.image, "-initrd", initramfs(kernel), "-append", " ".join(append)]
             if job.net == "two-hosts":
@@ -230,7 +231,8 @@ def _prepare(job: Job, kernel: kernels.Kernel) -> Path:
         say(f"no provider in {PROVIDER}, programs will not find the devices")
     if job.root:
         packages.root(job.root)
-    settings = {"NET": job.net, "DRIVER": job.driver, "MODULE": job.module or "", "MODULES": kernel.modules or "",
+    own = kernel.modules and job.base != Path("/") and f"/lib/modules/{kernel.release}"
+    settings = {"NET": job.net, "DRIVER": job.driver, "MODULE": job.module or "", "MODULES": own or kernel.modules or "",
                 "MTU": job.mtu, "TIMEOUT": job.timeout, "KERNEL": kernel.name, "PROVIDER": provider}
     lines = [f"{key}={shlex.quote(str(value))}" for key, value in settings.items()]
     lines += [f"export {key}={shlex.quote(value)}" for key, value in job.env.items()]
@@ -266,7 +268,7 @@ def run_job(job: Job, stdout=None, stderr=None) -> Result:
 
 def _run_once(job: Job, stdout, stderr) -> Result:
     """One guest from power-on to power-off."""
-    kernel = kernels.kernel(job.kernel)
+    kernel = kernels.kernel(job.kernel) if isinstance(job.kernel, str) else job.kernel
     if job.net == "two-hosts" and kernel.uml:
         raise Failure("--net two-hosts needs a kernel that runs in QEMU")
     out = _prepare(job, kernel)
