@@ -34,6 +34,10 @@ setup-consumers: ## the same, and NVMe, NFS, iSCSI, MPI and other users of RDMA,
 setup-apps: ## the same as setup, and servers and clients for sdp-apps, without starting services
 	scripts/setup --apps
 
+.PHONY: setup-packages
+setup-packages: ## the same as setup, and what makes and tests packages
+	scripts/setup --packages
+
 .PHONY: modules
 modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
@@ -111,6 +115,10 @@ demo: setup ## perftest and rping over softwarp, programs under sdp_run, in a vi
 .PHONY: bench
 bench: setup ## softwarp, in-tree siw and TCP side by side, in build/bench
 	@scripts/bench
+
+.PHONY: deb
+deb: setup-packages ## Debian packages, built in a clean Debian 12, in build/deb; scripts/deb --help has other places
+	@scripts/deb
 
 .PHONY: soak
 soak: setup ## SDP sockets with gigabytes, 2,000 connections, 20,000 sockets; ends with "N passed, N failed"
