@@ -407,9 +407,9 @@ int parse(int argc, char **argv, Options &options) {
     CLI::App *why =
         app.add_subcommand("why", "Explain the connections with a peer, or a descriptor");
     why->fallthrough();
-    why->add_option("ADDRESS[:PORT]", options.address,
-                    "literal; an IPv6 address with a port in "
-                    "brackets");
+    // CLI11 2.4 takes no brackets in the name of a positional.
+    why->add_option("ADDRESS", options.address,
+                    "literal, perhaps with :PORT; an IPv6 address with a port in brackets");
     why->add_option("-p,--pid", options.pid, "process that has the socket")
         ->check(CLI::Range(1, std::numeric_limits<int>::max()));
     why->add_option("-f,--fd", options.fd, "its descriptor")
