@@ -62,10 +62,27 @@ perftest() { # program, options
 	between "$1" -d sw1 -R -F -n 1000 "${@:2}" -- "$1" -d sw0 -R -F -n 1000 "${@:2}" 10.77.0.2
 }
 
+# The client of rdma-core 65 sometimes does not end, over siw as well: it joins a thread that waits for an event of
+# rdma_cm, which does not come.  Then the result of the server counts, which has come to the end, and that
+# the client has not found a mistake.
+ping_pong() {
+	local client server
+	timeout 60 ip netns exec peer rping -s -C 100 -V > /run/server.log 2>&1 &
+	sleep 1
+	timeout 20 rping -c -a 10.77.0.2 -C 100 -V > /run/client.log 2>&1
+	client=$?
+	wait $!
+	server=$?
+	cat /run/server.log /run/client.log
+	echo "client $client, server $server"
+	[ $server = 0 ] || return 1
+	[ $client = 0 ] || { [ $client = 124 ] && ! grep -v 'DISCONNECT EVENT' /run/client.log; }
+}
+
 check "libibverbs has private ABI $abi" has_abi
 check "ibv_devinfo opens the plug-in for ABI $abi, and no other" opens_it
 check "without it there is no device" needs_it
-check "rping" between rping -s -C 100 -V -- rping -c -a 10.77.0.2 -C 100 -V
+check "rping" ping_pong
 for program in ib_write_bw ib_read_bw ib_send_bw ib_atomic_bw ib_write_lat; do
 	check "$program" perftest $program
 done
