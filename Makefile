@@ -116,9 +116,11 @@ demo: setup ## perftest and rping over softwarp, programs under sdp_run, in a vi
 bench: setup ## softwarp, in-tree siw and TCP side by side, in build/bench
 	@scripts/bench
 
-.PHONY: deb packages
+.PHONY: deb rpm packages
 deb: setup-packages ## Debian packages, built in a clean Debian 12, in build/deb; scripts/deb --help has other places
 	@scripts/deb
+rpm: setup-packages ## RPM packages, built in a chroot of Debian, in build/rpm: readable, but not tried on Fedora
+	@scripts/rpm
 packages: deb ## what deb has built: installed on a clean Debian, used in a virtual machine, purged; "N passed, N failed"
 	@scripts/packages
 
