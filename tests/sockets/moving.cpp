@@ -468,7 +468,7 @@ TEST_P(Moving, HelloAckTooEarly) {
 /* What a move is charged for comes back when the program has read. */
 TEST_P(Moving, CostsNoMoreEachTime) {
     Talk talk = accepted();
-    const int moves = 40;
+    const int moves = 250;
     long before = charged_pages();
     for (int i = 0; i < moves; i++) {
         Place p = place();
@@ -477,8 +477,10 @@ TEST_P(Moving, CostsNoMoreEachTime) {
         talk.peer = moved(talk, p);
         EXPECT_EQ(receive(talk.app, 100), pattern(100));
     }
-    // 24 KiB for each would be 6 pages
-    EXPECT_LT(charged_pages() - before, moves);
+    // 24 KiB for each would be 1,500 pages.  Each processor keeps up to 256 to itself, either
+    // way, and who charges need not run where the other gives back.
+    EXPECT_TRUE(eventually([&] { return charged_pages() < before + 800; }))
+        << before << " pages before, " << charged_pages() << " after";
 }
 
 /* One that nobody has accepted yet */
