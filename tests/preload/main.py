@@ -410,7 +410,7 @@ def stat_tables() -> None:
         before = json.loads(run(STAT, "reasons", "--json"))["reasons"]
         with holding(5600), holding(5601):
             text = run(STAT)
-            want("by SDP", re.search(rf"{OURS4}:\d+ +{PEER4}:\d+ +open +combined .* sw0 +-\n", text), text)
+            want("by SDP", re.search(rf"{OURS4}:\d+ +{PEER4}:\d+ +open +combined .* sw0 +auto +{PEER4}:5600 +-\n", text), text)
             want("by TCP", re.search(rf"{OURS4}:\d+ +{PEER4}:5601 +by-tcp .* denied\n", text), text)
             want("why", re.search(r"  denied +\d+  the peer has no SDP port for this service\n", text), text)
             want("cached SDP", re.search(rf"  {PEER4}:5600 +{OURS4}:0 +sdp +{PEER4}:\d+ +\d+\n", text), text)
@@ -445,7 +445,9 @@ def stat_why() -> None:
             text = run(STAT, "why", *words, code=2)
             want(said, said in text, text)
         text = run(*NOBODY, STAT, "why", f"{PEER4}:5610")
-        want("who does not see the cache", "may be with this service or with another" in text and "SDP over sw0" in text, text)
+        want("who does not see the cache", "may be with this service" not in text and "SDP over sw0, open." in text, text)
+        text = run(*NOBODY, STAT, "why", f"{PEER4}:5619")
+        want("not another service of that host", f"No SDP socket is connected with {PEER4}:5619." in text, text)
         text = run(*NOBODY, STAT, "why", "--pid", pid, "--fd", number, code=2)
         want("not for another user", "not for this user to see" in text, text)
         text = run(*PEER, STAT, "why", "--pid", pid, "--fd", number, code=2)
