@@ -137,7 +137,7 @@ static int set_policy(struct sdp_sock *ss, int value)
 {
 	if (value < SDP_INFO_POLICY_SDP || value > SDP_INFO_POLICY_TCP)
 		return -EINVAL;
-	ss->policy = value;
+	WRITE_ONCE(ss->policy, value);
 	return 0;
 }
 

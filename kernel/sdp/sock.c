@@ -1086,7 +1086,7 @@ static bool change_policy(struct sock *sk, u8 from, u8 to)
 	changed = ss && ss->unaware && ss->policy == from &&
 		  sdp_option_is_idle(sk);
 	if (changed)
-		ss->policy = to;
+		WRITE_ONCE(ss->policy, to);
 	release_sock(sk);
 	return changed;
 }
@@ -1188,7 +1188,7 @@ static int make_child(struct sock *sk, struct socket *newsock,
 	lock_sock(child);
 	inherit_all(child, sk);
 	sdp_sk(child)->layout = link->layout;
-	sdp_sk(child)->policy = sdp_sk(sk)->policy;
+	WRITE_ONCE(sdp_sk(child)->policy, sdp_sk(sk)->policy);
 	ret = attach(child, link);
 	if (ret) {
 		release_sock(child);
@@ -1478,7 +1478,7 @@ static int choose_tcp(struct sock *sk)
 	lock_sock(sk);
 	ss = sdp_sk(sk);
 	if (ss && ss->policy == SDP_INFO_POLICY_AUTO && sdp_option_is_idle(sk))
-		ss->policy = SDP_INFO_POLICY_TCP;
+		WRITE_ONCE(ss->policy, SDP_INFO_POLICY_TCP);
 	else if (ss && ss->policy != SDP_INFO_POLICY_TCP && !is_tcp(sk))
 		ret = -EOPNOTSUPP;
 	release_sock(sk);
