@@ -38,6 +38,10 @@ setup-apps: ## the same as setup, and servers and clients for sdp-apps, without 
 setup-packages: ## the same as setup, and what makes and tests packages
 	scripts/setup --packages
 
+.PHONY: setup-reach
+setup-reach: ## the same as setup, and compilers for and emulators of other processors
+	scripts/setup --reach
+
 .PHONY: modules
 modules: ## softwarp.ko and softwarp_sdp.ko, for the kernel of KDIR=
 	scripts/module $(if $(KDIR),--kdir $(KDIR))
@@ -123,6 +127,10 @@ rpm: setup-packages ## RPM packages, built in a chroot of Debian, in build/rpm: 
 	@scripts/rpm
 packages: deb ## what deb has built: installed on a clean Debian, used in a virtual machine, purged; "N passed, N failed"
 	@scripts/packages
+
+.PHONY: reach
+reach: setup-reach ## a table of kernels, processors, rdma-core and compilers: builds, loads, works; ends with "N passed, N failed"
+	@scripts/reach
 
 .PHONY: soak
 soak: setup ## SDP sockets with gigabytes, 2,000 connections, 20,000 sockets; ends with "N passed, N failed"

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import arches
 import kernels
 import packages
 import reports
@@ -25,7 +26,6 @@ CODE_TIMEOUT = 124
 CODE_BROKEN = 125
 # Modules that the initramfs of a stock kernel needs to reach the root.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net")
-PROVIDER = BUILD / "provider"  # one plug-in per private ABI of libibverbs
 
 
 @dataclasses.dataclass
@@ -43,6 +43,8 @@ class Job:
     mem: int = 0  # MiB; 0 leaves the choice to us
     timeout: int = 300  # seconds from power-on to power-off
     peer: str = ""
+    peer_kernel: str = ""  # of the second guest; empty: the same
+    peer_module: Path | None = None  # the driver for it
     beside: str = ""
     base: Path = Path("/")  # what the guest sees as this machine's root; this tree has to be in it
     env: dict = dataclasses.field(default_factory=dict)
@@ -72,12 +74,13 @@ class Result:
 def initramfs(kernel: kernels.Kernel) -> Path:
     """The image with which a QEMU guest finds its root."""
     init = ROOT / "tests/qemu/initramfs-init"
+    top = packages.root(kernel.processor.root) if kernel.processor.foreign else Path("/")
 
     def build(entry: Path) -> None:
         root = entry / "root"
         for sub in ("bin", "modules"):
             (root / sub).mkdir(parents=True)
-        shutil.copy("/bin/busybox", root / "bin/busybox")
+        shutil.copy(top / "bin/busybox", root / "bin/busybox")
         shutil.copy(init, root / "init")
         (root / "init").chmod(0o755)
         order = []
@@ -115,6 +118,16 @@ def _child_setup() -> None:
     die_with_parent()
 
 
+def root_of(job: Job, kernel: kernels.Kernel) -> str:
+    """The root of a guest by its name, empty for the base's."""
+    return kernel.processor.root or job.root
+
+
+def provider_of(job: Job, kernel: kernels.Kernel) -> Path:
+    """Where the plug-ins for programs of that root are, one per private ABI of libibverbs."""
+    return arches.ARCHES[packages.FOREIGN_ROOTS.get(root_of(job, kernel), "amd64")].build / "provider"
+
+
 class Guest:
     """One virtual machine, or a UML process."""
 
@@ -124,11 +137,13 @@ class Guest:
         self.vm = out / ".vm"
         self.console = self.vm / f"console{self.suffix}"
         shell = role == "shell"
+        arch = kernel.processor
         debug = kernel.name in ("debug", "kcsan", "uml-kasan")
         mem = job.mem or (3072 if debug or kernel.uml else 2048)
         words = [f"softwarp.repo={ROOT}", f"softwarp.out={out}", f"softwarp.role={role}"]
-        if job.root:
-            words += [f"softwarp.root={packages.root(job.root)}", f"softwarp.cache={cache_root()}"]
+        release = root_of(job, kernel)
+        if release:
+            words += [f"softwarp.root={packages.root(release)}", f"softwarp.cache={cache_root()}"]
         if kernel.uml:
             con = "fd:0,fd:1" if shell else "null,fd:1"
             args = [kernel.image, f"mem={mem}M", f"ncpus={job.cpus}", "seccomp=on", "root=/dev/root", "rootfstype=hostfs",
@@ -140,10 +155,10 @@ class Guest:
             # A host that is busy, or a virtual machine itself and stopped for a while, keeps an emulated processor
             # waiting longer than the twenty seconds after which a kernel takes it for stuck.  One that really is stuck
             # is so after two minutes as well.
-            append = ["console=ttyS0", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "net.ifnames=0",
+            append = [f"console={arch.console}", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "net.ifnames=0",
                       "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120", *words]
-            args = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
-                    "-smp", job.cpus, "-m", mem, "-nodefaults", "-display", "none", "-no-reboot",
+            args = [f"qemu-system-{arch.processor}", "-accel", "tcg,thread=multi", "-machine", *arch.machine, "-smp", job.cpus,
+                    "-m", mem, "-nodefaults", "-display", "none", "-no-reboot",
                     "-serial", "mon:stdio" if shell else f"file:{self.console}",
                     "-virtfs", f"local,path={job.base},mount_tag=root,security_model=none,readonly=on,multidevs=remap",
                     "-virtfs", f"local,path={out},mount_tag=out,security_model=none,multidevs=remap",
@@ -151,8 +166,8 @@ class Guest:
             if job.net == "two-hosts":
                 server = "on" if role == "peer" else "off"
                 args += ["-netdev", f"stream,id=wire,server={server},addr.type=unix,addr.path={scratch}/wire",
-                         "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{2 if role == 'peer' else 1},"
-                                    f"romfile="]
+                         "-device", f"virtio-net-{arch.bus},netdev=wire,mac=52:54:00:77:00:0{2 if role == 'peer' else 1}"
+                                    f"{',romfile=' if arch.bus == 'pci' else ''}"]
         stream = None if shell else open(self.vm / f"emulator{self.suffix}", "wb")
         self.process = subprocess.Popen(
             [str(arg) for arg in args], stdin=None if shell else subprocess.DEVNULL, stdout=stream, stderr=stream,
@@ -211,6 +226,23 @@ class Relay:
             self.stream.flush()
 
 
+def settings(job: Job, kernel: kernels.Kernel, module: Path | None, path: Path) -> None:
+    """Write down what one guest needs to know."""
+    provider = provider_of(job, kernel)
+    if job.driver == "softwarp" and not any(provider.glob("*.so")):
+        say(f"no provider in {provider}, programs will not find the devices")
+        provider = None
+    if root_of(job, kernel):
+        packages.root(root_of(job, kernel))
+    own = kernel.modules and job.base != Path("/") and f"/lib/modules/{kernel.release}"
+    pairs = {"NET": job.net, "DRIVER": job.driver, "MODULE": module or "", "MODULES": own or kernel.modules or "",
+             "MTU": job.mtu, "TIMEOUT": job.timeout, "KERNEL": kernel.name,
+             "PROVIDER": provider if provider and job.driver == "softwarp" else ""}
+    lines = [f"{key}={shlex.quote(str(value))}" for key, value in pairs.items()]
+    lines += [f"export {key}={shlex.quote(value)}" for key, value in job.env.items()]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def _prepare(job: Job, kernel: kernels.Kernel) -> Path:
     """The directory that the guest sees as $SOFTWARP_OUT, with the job in it."""
     if job.out:
@@ -226,17 +258,7 @@ def _prepare(job: Job, kernel: kernels.Kernel) -> Path:
     vm = out / ".vm"
     shutil.rmtree(vm, ignore_errors=True)
     vm.mkdir()
-    provider = PROVIDER if job.driver == "softwarp" and any(PROVIDER.glob("*.so")) else ""
-    if job.driver == "softwarp" and not provider:
-        say(f"no provider in {PROVIDER}, programs will not find the devices")
-    if job.root:
-        packages.root(job.root)
-    own = kernel.modules and job.base != Path("/") and f"/lib/modules/{kernel.release}"
-    settings = {"NET": job.net, "DRIVER": job.driver, "MODULE": job.module or "", "MODULES": own or kernel.modules or "",
-                "MTU": job.mtu, "TIMEOUT": job.timeout, "KERNEL": kernel.name, "PROVIDER": provider}
-    lines = [f"{key}={shlex.quote(str(value))}" for key, value in settings.items()]
-    lines += [f"export {key}={shlex.quote(value)}" for key, value in job.env.items()]
-    (vm / "settings").write_text("\n".join(lines) + "\n")
+    settings(job, kernel, job.module, vm / "settings")
     for name, text in (("command", job.command), ("peer", job.peer), ("beside", job.beside)):
         (vm / name).write_text(text + "\n" if text else "")
     if kernel.uml:
@@ -269,9 +291,11 @@ def run_job(job: Job, stdout=None, stderr=None) -> Result:
 def _run_once(job: Job, stdout, stderr) -> Result:
     """One guest from power-on to power-off."""
     kernel = kernels.kernel(job.kernel) if isinstance(job.kernel, str) else job.kernel
-    if job.net == "two-hosts" and kernel.uml:
+    second = kernels.kernel(job.peer_kernel) if job.peer_kernel else kernel
+    if job.net == "two-hosts" and (kernel.uml or second.uml):
         raise Failure("--net two-hosts needs a kernel that runs in QEMU")
     out = _prepare(job, kernel)
+    settings(job, second, job.peer_module if job.peer_kernel else job.module, out / ".vm/settings-peer")
     guests: list[Guest] = []
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     relays = (Relay(out / ".vm/stdout", stdout), Relay(out / ".vm/stderr", stderr))
@@ -281,9 +305,10 @@ def _run_once(job: Job, stdout, stderr) -> Result:
         try:
             if not kernel.uml:
                 initramfs(kernel)
+                initramfs(second)
             begin = time.monotonic()
             if job.net == "two-hosts":
-                guests.append(Guest(kernel, job, out, "peer", Path(scratch)))
+                guests.append(Guest(second, job, out, "peer", Path(scratch)))
                 while not (Path(scratch) / "wire").exists() and guests[0].process.poll() is None:
                     time.sleep(0.05)
             first = Guest(kernel, job, out, "first", Path(scratch))

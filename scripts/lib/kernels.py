@@ -5,23 +5,32 @@ import dataclasses
 import re
 from pathlib import Path
 
+import arches
 import packages
 from common import ROOT, Failure, cached, digest, jobs, output, run
 
 CONFIGS = ROOT / "tests/qemu/config"
-NAMES = ("stock-6.12", "stock-6.1", "debug", "kcsan", "uml", "uml-kasan")
+NAMES = ("stock-6.12", "stock-6.1", "debug", "kcsan", "uml", "uml-kasan", "arm64-6.12", "s390x-6.12", "arm64-kunit",
+         "s390x-kunit")
 # Kernels built here: source series, architecture, fragments in the order in which they are merged.
 RECIPES = {
     "debug": ("6.12", "x86_64", ("base", "x86", "debug")),
     "kcsan": ("6.12", "x86_64", ("base", "x86", "kcsan")),
     "uml": ("7", "um", ("base", "um")),
     "uml-kasan": ("7", "um", ("base", "um", "um-kasan")),
+    # Debian's kernels have no KUnit.
+    "arm64-kunit": ("6.12", "arm64", ("base", "arm64", "kunit")),
+    "s390x-kunit": ("6.12", "s390", ("base", "s390x", "kunit")),
 }
+# What make builds for each architecture, and where it lies
+IMAGES = {"um": ("linux", "linux"), "x86_64": ("bzImage", "arch/x86/boot/bzImage"), "arm64": ("Image", "arch/arm64/boot/Image"),
+          "s390": ("bzImage", "arch/s390/boot/bzImage")}
 
 
 # How much more time than at the machine's own speed things may take: emulated processors are slower by an order of
 # magnitude, the checkers by another.
-SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8}
+SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8,
+         "arm64-6.12": 8, "s390x-6.12": 8, "arm64-kunit": 8, "s390x-kunit": 8}
 
 
 def pace(name: str, quick: bool) -> dict[str, str]:
@@ -35,11 +44,12 @@ class Kernel:
 
     name: str
     series: str  # of the Debian source package: "6.1", "6.12" or "7"
-    arch: str  # "x86_64" (QEMU) or "um"
+    arch: str  # to make: "x86_64", "arm64" and so on (QEMU), or "um"
     release: str  # as uname -r prints it
     image: Path
     kdir: Path  # what external modules build against
     modules: Path | None  # lib/modules/<release>, None if all that we need is built in
+    cpu: str = "amd64"  # of arches.ARCHES
 
     @property
     def uml(self) -> bool:
@@ -48,7 +58,13 @@ class Kernel:
     @property
     def make(self) -> list[str]:
         """make against this kernel's build tree."""
-        return ["make", "-C", str(self.kdir), f"ARCH={self.arch}"]
+        cross = [f"CROSS_COMPILE={self.processor.tools}"] if self.processor.foreign else []
+        return ["make", "-C", str(self.kdir), f"ARCH={self.arch}", *cross]
+
+    @property
+    def processor(self) -> arches.Arch:
+        """What it runs on."""
+        return arches.ARCHES[self.cpu]
 
 
 def fragment_lines(names) -> list[str]:
@@ -79,34 +95,41 @@ def built(name: str) -> Kernel:
     series, arch, fragments = RECIPES[name]
     tree = packages.source(series)
     wanted = fragment_lines(fragments)
-    key = digest("recipe 1", tree.parent.name, arch, *wanted, output(["gcc", "--version"]).splitlines()[0])
+    cpu = next((cpu for cpu in arches.ARCHES.values() if cpu.machine and cpu.kernel == arch), arches.ARCHES["amd64"])
+    cross = [f"CROSS_COMPILE={cpu.tools}"] if cpu.foreign else []
+    compiler = output([f"{cpu.tools}gcc", "--version"]).splitlines()[0]
+    key = digest("recipe 1", tree.parent.name, arch, *wanted, compiler)
+    target, image = IMAGES[arch]
 
     def build(entry: Path) -> None:
         log = entry / "build.log"
-        make = ["make", "-C", tree, f"ARCH={arch}", f"O={entry}"]
+        make = ["make", "-C", tree, f"ARCH={arch}", f"O={entry}", *cross]
         run([*make, "tinyconfig"], log=log, what=f"configuration of {name}")
         # The last assignment to a symbol wins, so appending is merging.
         config = entry / ".config"
         config.write_text(config.read_text() + "\n".join(wanted) + "\n")
         run([*make, "olddefconfig"], log=log, what=f"configuration of {name}")
         check_config(config, wanted)
-        target = "linux" if arch == "um" else "bzImage"
         run([*make, f"-j{jobs()}", target, "modules"], log=log, what=f"kernel {name}")
         run([*make, f"INSTALL_MOD_PATH={entry / 'root'}", "modules_install"], log=log, what=f"modules of {name}")
 
     entry = cached(f"kernel-{name}-{key}", build, f"kernel {name}")
     release = (entry / "include/config/kernel.release").read_text().strip()
-    image = entry / ("linux" if arch == "um" else "arch/x86/boot/bzImage")
-    return Kernel(name, series, arch, release, image, entry, entry / "root/lib/modules" / release)
+    return Kernel(name, series, arch, release, entry / image, entry, entry / "root/lib/modules" / release, cpu.name)
+
+
+def processor(name: str) -> arches.Arch:
+    """What the kernel of that name runs on, without preparing it."""
+    return arches.ARCHES.get(name.split("-")[0], arches.ARCHES["amd64"])
 
 
 def stock(name: str) -> Kernel:
     """A kernel of Debian, unpacked."""
-    series = name.removeprefix("stock-")
-    root = packages.stock(series)
+    cpu, series = processor(name).name, name.split("-")[1]
+    root = packages.stock(series, cpu)
     modules = next((root / "usr/lib/modules").iterdir())
-    return Kernel(name, series, "x86_64", modules.name, root / "boot" / f"vmlinuz-{modules.name}",
-                  root / "usr/src" / f"linux-headers-{modules.name}", modules)
+    return Kernel(name, series, arches.ARCHES[cpu].kernel, modules.name, root / "boot" / f"vmlinuz-{modules.name}",
+                  root / "usr/src" / f"linux-headers-{modules.name}", modules, cpu)
 
 
 def native(kdir: Path) -> Kernel:

@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import arches
 import kernels
 import packages
 from common import BUILD, ROOT, Failure, jobs, locked, run
@@ -38,7 +39,12 @@ def mirror(farm: Path) -> None:
 def _make(kernel: kernels.Kernel, directory: Path, what: str, extra=()) -> None:
     log = BUILD / "kernel" / kernel.name / f"{what}.log"
     log.unlink(missing_ok=True)
-    run([*kernel.make, f"M={directory}", f"-j{jobs()}", *extra, "modules"], log=log, what=f"{what} for {kernel.name}")
+    try:
+        run([*kernel.make, f"M={directory}", f"-j{jobs()}", *extra, "modules"], log=log, what=f"{what} for {kernel.name}")
+    except Failure as failure:
+        # compat.mk says in one sentence what a kernel lacks.
+        lacks = re.search(r"\*\*\* (softwarp: .*?)\.  Stop", log.read_text(errors="replace"))
+        raise Failure(f"{kernel.name}: {lacks[1].removeprefix('softwarp: ')}" if lacks else str(failure)) from failure
 
 
 def products(kernel: kernels.Kernel, extra=()) -> list[Path]:
@@ -189,8 +195,35 @@ def driver(name: str, kernel: kernels.Kernel) -> Path | None:
     return {"softwarp": softwarp, "siw": siw, "none": lambda _: None}[name](kernel)
 
 
-def provider() -> None:
-    """The libibverbs provider for every private ABI, and the preload library with its tools, brought up to date."""
+def cross(arch: arches.Arch, source: str, name: str, target: str = "all", options=()) -> None:
+    """A CMake project of this tree, built for another processor into build/<processor>/."""
+    root = packages.root(arch.root)
+    log = arch.build / f"{name}-build.log"
+    place = arch.build / f"cmake-{name}"
+    pairs = {"SYSTEM_NAME": "Linux", "SYSTEM_PROCESSOR": arch.processor, "SYSROOT": root,
+             "CXX_COMPILER": f"{arch.tools}g++", "LIBRARY_ARCHITECTURE": arch.libraries,
+             "CROSSCOMPILING_EMULATOR": f"qemu-{arch.processor}-static;-L;{root}", "BUILD_TYPE": "RelWithDebInfo",
+             "FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+             **{f"FIND_ROOT_PATH_MODE_{what}": "ONLY" for what in ("LIBRARY", "INCLUDE", "PACKAGE")}}
+    env = {"PKG_CONFIG_SYSROOT_DIR": str(root),
+           "PKG_CONFIG_LIBDIR": f"{root}/usr/lib/{arch.libraries}/pkgconfig:{root}/usr/share/pkgconfig"}
+    with locked(arch.build / f"{name}.lock", f"{name} for {arch.name}"):
+        log.unlink(missing_ok=True)
+        for args in (["-S", ROOT / source, "-B", place, f"-DSOFTWARP_OUTPUT={arch.build}",
+                      *(f"-DCMAKE_{key}={value}" for key, value in pairs.items()), *options],
+                     ["--build", place, "--parallel", jobs(), "--target", target]):
+            run(["cmake", *args], log=log, what=f"{name} for {arch.name}", env=env)
+
+
+def provider(arch: arches.Arch = arches.ARCHES["amd64"]) -> None:
+    """The libibverbs provider for every private ABI, and the preload library with its tools, brought up to date; for
+    another processor, the provider for the ABI of its root, and the rest but for 32-bit programs."""
+    if arch.name == "i386":
+        cross(arch, "userspace-provider", "provider", "plugins", ["-DSOFTWARP_TESTS=OFF"])
+        return
+    if arch.foreign:
+        cross(arch, "userspace-provider", "provider")
+        return
     with locked(BUILD / "provider.lock", "the provider"):
         (BUILD / "provider.log").unlink(missing_ok=True)
         run(["make", "-C", ROOT, "--no-print-directory", "provider", "ABIS=all"], log=BUILD / "provider.log", what="the provider")

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Debian packages that are unpacked into the cache and not installed: kernels, their headers and their sources; and
-small roots of other releases.
+small roots of other releases and for other processors.
 
-A private apt directory knows bookworm with its updates and backports, and trixie-backports for the newest kernel
-source; the sources of the machine stay as they are.  Mirrors are the ones that the machine already uses.
+A private apt directory per architecture knows bookworm with its updates and backports, and trixie-backports for the newest
+kernel source; the sources of the machine stay as they are.  Mirrors are the ones that the machine already uses.
 """
 
+import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -21,6 +23,15 @@ ROOTS = {"debian-13": "trixie", "debian-14": "forky"}
 # What they have beside what is essential: what guests need to come up, and RDMA's libraries and programs.
 ROOT_PACKAGES = ("hostname", "iproute2", "kmod", "procps", "rdma-core", "ibverbs-providers", "ibverbs-utils", "rdmacm-utils",
                  "perftest")
+# Roots for other processors are of the machine's release: what they have beside what is essential, and what the tests and
+# the guest need; then what programs for them are linked to.
+FOREIGN_ROOTS = {f"debian-12-{arch}": arch for arch in ("arm64", "s390x", "i386")}
+# Architectures whose kernels are security updates; mirrors of the others may be behind, and guests do without.
+SECURED = ("amd64", "arm64")
+FOREIGN_PACKAGES = (*ROOT_PACKAGES, "bash", "busybox-static", "ethtool", "iperf3", "mawk", "mount", "netbase", "passwd",
+                    "strace", "util-linux")
+SYSROOT_PACKAGES = ("libc6-dev", "libstdc++-12-dev", "linux-libc-dev", "libibverbs-dev", "librdmacm-dev", "libgtest-dev",
+                    "libcli11-dev", "libfmt-dev", "nlohmann-json3-dev")
 
 
 def mirrors() -> tuple[str, str | None]:
@@ -39,31 +50,37 @@ def mirrors() -> tuple[str, str | None]:
     return main, security
 
 
-def apt_options() -> list[str]:
-    """Options that make apt use the private directory, with fresh lists."""
-    base = cache_root() / "apt"
+def apt_options(arch: str = "amd64") -> list[str]:
+    """Options that make apt use the private directory of an architecture, with fresh lists."""
+    base = cache_root() / ("apt" if arch == "amd64" else f"apt-{arch}")
     options = ["-o", f"Dir::Etc::sourcelist={base}/sources.list", "-o", "Dir::Etc::sourceparts=-",
                "-o", f"Dir::State::lists={base}/lists", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
-               "-o", f"Dir::Cache::archives={base}/archives", "-o", "APT::Architecture=amd64",
+               "-o", f"Dir::Cache::archives={base}/archives", "-o", f"APT::Architecture={arch}",
                "-o", "Acquire::Languages=none", "-o", "APT::Update::Post-Invoke=", "-o",
                "APT::Update::Post-Invoke-Success=", "-o", "Acquire::Retries=3"]
     if subprocess.run(["id", "-u"], capture_output=True, text=True, check=True).stdout.strip() == "0":
         # The directory may be out of reach for the user that apt drops to.
         options += ["-o", "APT::Sandbox::User=root"]
+    if arch != "amd64":
+        # What this machine has installed is of no use there.
+        options += ["-o", f"APT::Architectures={arch}", "-o", f"Dir::State::status={base}/status"]
     main, security = mirrors()
-    lines = [f"deb [signed-by={KEYRING}] {main} {suite} main"
-             for suite in ("bookworm", "bookworm-updates", "bookworm-backports", "trixie-backports")]
-    if security:
+    suites = ["bookworm", "bookworm-updates", "bookworm-backports"]
+    if arch == "amd64":
+        suites.append("trixie-backports")
+    lines = [f"deb [signed-by={KEYRING}] {main} {suite} main" for suite in suites]
+    if security and arch in SECURED:
         lines.append(f"deb [signed-by={KEYRING}] {security} bookworm-security main")
     text = "\n".join(lines) + "\n"
     stamp = base / "updated"
-    with locked(cache_root() / "apt.lock", "package lists"):
+    with locked(cache_root() / f"{base.name}.lock", "package lists"):
         for sub in ("lists/partial", "archives/partial"):
             (base / sub).mkdir(parents=True, exist_ok=True)
+        (base / "status").touch()
         source = base / "sources.list"
         fresh = stamp.exists() and time.time() - stamp.stat().st_mtime < LISTS_AGE
         if not fresh or not source.exists() or source.read_text() != text:
-            say("fetching package lists")
+            say(f"fetching package lists for {arch}")
             source.write_text(text)
             run(["apt-get", *options, "update"], what="apt-get update in the private directory")
             stamp.touch()
@@ -130,19 +147,27 @@ def source(series: str) -> Path:
     return next(known.glob("linux-source-*"))
 
 
-def stock(series: str) -> Path:
+def stock(series: str, arch: str = "amd64") -> Path:
     """Debian's kernel of a series ("6.1" or "6.12") and its headers, unpacked; the directory is like a root."""
-    known = latest_entry(f"stock-{series}-*")
+    prefix = f"stock-{series}" if arch == "amd64" else f"{arch}-{series}"
+    known = latest_entry(f"{prefix}-*")
     if known:
         return known
-    options = apt_options()
-    suffix = "amd64" if series == "6.1" else f"{series}-amd64"
-    image = depends(options, f"linux-image-{suffix}")[0]
-    headers = depends(options, f"linux-headers-{suffix}")[0]
+    options = apt_options(arch)
+    if arch == "amd64":
+        suffix = arch if series == "6.1" else f"{series}-{arch}"
+        image = depends(options, f"linux-image-{suffix}")[0]
+    else:
+        # Not all architectures have a package that depends on the newest one.
+        image = newest(options, rf"^linux-image-{re.escape(series)}\.[^-]*-{arch}$")
+    headers = image.replace("-image-", "-headers-")
     parts = [name for name in depends(options, headers) if re.match(r"linux-(headers|kbuild)-", name)]
+    # The programs of the build run here, whatever they build for.
+    programs = [name for name in parts if name.startswith("linux-kbuild-")]
 
     def build(entry: Path) -> None:
-        unpack(options, [image, headers, *parts], entry)
+        unpack(options, [image, headers, *(name for name in parts if name not in programs)], entry)
+        unpack(apt_options(), programs, entry)
         release = image.removeprefix("linux-image-")
         usr = entry / "usr"
         # /lib is a link on the machine, so the same path works for packages with and without /usr/lib.
@@ -158,11 +183,57 @@ def stock(series: str) -> Path:
         makefile.write_text(makefile.read_text().replace("/usr/src/", f"{usr}/src/"))
         run(["/sbin/depmod", "-b", usr, release], what="depmod")
 
-    return cached(f"stock-{series}-{version(options, image)}".replace("~", "_"), build, f"kernel {image}")
+    return cached(f"{prefix}-{version(options, image)}".replace("~", "_"), build, f"kernel {image}")
+
+
+def closure(options: list[str], wanted) -> list[str]:
+    """Packages, those that they depend on, and the essential ones, as apt would install them on nothing."""
+    rows = output(["apt-get", *options, "--simulate", "--no-install-recommends", "install", "?essential", *wanted]).splitlines()
+    return sorted({row.split()[1].split(":")[0] for row in rows if row.startswith("Inst ")})
+
+
+def configure(root: Path) -> None:
+    """What the scripts of packages would have done, as far as guests need it: they cannot run on this processor."""
+    (root / "usr/share/base-passwd/passwd.master").replace(root / "etc/passwd")
+    (root / "usr/share/base-passwd/group.master").replace(root / "etc/group")
+    for name, target in (("sh", "dash"), ("awk", "mawk")):
+        link = root / "usr/bin" / name
+        if not link.exists():
+            link.symlink_to(target)
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
+    shutil.copyfile(root / "usr/share/libc-bin/nsswitch.conf", root / "etc/nsswitch.conf")
+    for name in ("proc", "sys", "dev", "run", "tmp"):
+        (root / name).mkdir(exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    # To a linker, an absolute link is one into this machine.
+    for link in (root / "usr/lib").rglob("*.so*"):
+        if link.is_symlink() and os.readlink(link).startswith("/"):
+            target = root / os.readlink(link).lstrip("/")
+            link.unlink()
+            link.symlink_to(os.path.relpath(target, link.parent))
+
+
+def foreign_root(name: str) -> Path:
+    """A root for another processor: packages unpacked and hardly configured, for guests and as a sysroot of compilers."""
+    arch = FOREIGN_ROOTS[name]
+    wanted = (*FOREIGN_PACKAGES, *SYSROOT_PACKAGES)
+
+    def build(entry: Path) -> None:
+        options = apt_options(arch)
+        root = entry / "root"
+        for place in ("bin", "sbin", "lib", "lib64"):
+            (root / "usr" / place).mkdir(parents=True)
+            (root / place).symlink_to(f"usr/{place}")
+        unpack(options, closure(options, wanted), root)
+        configure(root)
+
+    return cached(f"root-bookworm-{arch}-{digest('foreign 1', *wanted)}", build, f"root of bookworm for {arch}") / "root"
 
 
 def root(name: str) -> Path:
-    """The root of another release of Debian, with the packages that guests need."""
+    """The root of another release of Debian or for another processor, with the packages that guests need."""
+    if name in FOREIGN_ROOTS:
+        return foreign_root(name)
     suite = ROOTS[name]
     scripts = Path("/usr/share/debootstrap/scripts")
     if not scripts.exists():

@@ -34,8 +34,10 @@ class Spinlock {
     }
 
     static void pause() noexcept {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
 #endif
     }
 
