@@ -7,6 +7,22 @@ swp-here := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 swp-inc := $(srctree)/include
 swp-has = $(if $(shell grep -sE '$(1)' $(swp-inc)/$(2)),-D$(3))
 
+# What there is nothing in place of.  A kernel without it gets one sentence, not a page of errors.
+swp-need = $(if $(shell grep -sqE '$(1)' $(swp-inc)/$(2) && echo y),,$(error softwarp: \
+	     this kernel has no $(1) in include/$(2), without which softwarp cannot be built))
+
+$(call swp-need,rdma_user_mmap_entry_insert,rdma/ib_verbs.h)
+$(call swp-need,struct rdma_link_ops,rdma/rdma_netlink.h)
+$(call swp-need,struct iw_cm_event,rdma/iw_cm.h)
+$(call swp-need,ib_umem_get,rdma/ib_umem.h)
+$(call swp-need,tcp_read_sock,net/tcp.h)
+# Not set when modules are installed or removed
+ifdef CONFIG_MODULES
+ifndef CONFIG_INFINIBAND_ADDR_TRANS
+$(error softwarp: this kernel is configured without CONFIG_INFINIBAND_ADDR_TRANS, without which softwarp cannot be built)
+endif
+endif
+
 ccflags-y += -I$(swp-here)
 ccflags-y += $(call swp-has,skb_splice_from_iter,linux/skbuff.h,SWP_HAVE_SPLICE_PAGES)
 ccflags-y += $(call swp-has,struct sockaddr_unsized,linux/socket.h,SWP_HAVE_SOCKADDR_UNSIZED)

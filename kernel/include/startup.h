@@ -42,6 +42,8 @@ enum swp_startup_p2p {
 	SWP_STARTUP_P2P_POLICY,		/* as in the device's policy */
 	SWP_STARTUP_P2P_ON,		/* either end may speak first */
 	SWP_STARTUP_P2P_OFF,		/* the initiator's ULP speaks first */
+	/* as ON, with a Write or Read, and never a Send, which a ULP could see */
+	SWP_STARTUP_P2P_UNSEEN,
 };
 
 /* The contents of the peer's frame */
@@ -55,7 +57,8 @@ struct swp_startup_peer {
 
 /*
  * request(), rejected() and done() are called in process context; they may
- * sleep but must not destroy the QP.  disconnect() and closed() must not sleep.
+ * sleep but must not destroy or reset the QP.  disconnect() and closed() must
+ * not sleep.
  */
 struct swp_startup_ops {
 	void (*request)(void *ctx, const struct swp_startup_peer *peer);
@@ -79,6 +82,9 @@ struct swp_startup_ops {
 	void (*closed)(void *ctx, int error);
 };
 
+/* Most streaming octets that a Request can follow in one segment */
+#define SWP_STARTUP_LEAD	64
+
 struct swp_startup_param {
 	struct ib_qp *qp;		/* of a softwarp device, without stream */
 	struct socket *sock;		/* TCP, connected */
@@ -95,6 +101,9 @@ struct swp_startup_param {
 	/*
 	 * Responder: the beginning of the Request, if the consumer has read it
 	 * from the socket together with the streaming data.
+	 * Initiator: the last streaming data, at most SWP_STARTUP_LEAD octets.
+	 * They are sent in one segment with the Request, from which the peer
+	 * learns that it is the responder.
 	 */
 	const void *octets;
 	size_t octets_len;
@@ -120,7 +129,7 @@ struct swp_startup_caps {
  *         &caps)) s = api->start(&param);
  *     symbol_put(swp_startup_api);
  */
-#define SWP_STARTUP_VERSION	3
+#define SWP_STARTUP_VERSION	5
 
 struct swp_startup_api {
 	u32 version;			/* SWP_STARTUP_VERSION */
@@ -136,6 +145,7 @@ struct swp_startup_api {
 	 * this returns.  Returns a handle with a reference, or an ERR_PTR:
 	 * -EINVAL for invalid parameters, -ENOTCONN, -EISCONN if the QP has a
 	 * stream or another start-up, -ENODEV if the device is being removed,
+	 * -EOPNOTSUPP if its policy does not allow the RTR that is asked for,
 	 * -ENOMEM.
 	 */
 	struct swp_startup *(*start)(const struct swp_startup_param *param);
@@ -174,8 +184,24 @@ struct swp_startup_api {
 	 * ib_post_send().  The CQs must not be of ib_alloc_cq(), and all QPs on
 	 * them must be prompt.  Call it before anything is posted.  Returns
 	 * -EINVAL if the QP is not softwarp's, or not of this kind.
+	 * @arrived: or NULL.  Many octets have arrived, on another CPU than the
+	 *	one on which the consumer receives: is a process of it going to
+	 *	call receive()?  It should wake those that sleep for something
+	 *	from the peer.  If it returns false, or if no receive() follows
+	 *	within some milliseconds, the device processes the octets itself.
+	 *	It is called with softirqs off and the stream locked, as events
+	 *	are; it must not sleep, post, or destroy the QP.
 	 */
-	int (*prompt)(struct ib_qp *qp);
+	int (*prompt)(struct ib_qp *qp, bool (*arrived)(void *ctx), void *ctx);
+
+	/*
+	 * receive - process what has arrived at a prompt QP, about @octets of
+	 * it: receives complete from within this call.  Process context,
+	 * softirqs on; it may sleep until the stream is free.  Returns true if
+	 * there may be more, for the consumer's processes to receive, too.  The
+	 * QP must not be destroyed meanwhile.
+	 */
+	bool (*receive)(struct ib_qp *qp, size_t octets);
 };
 
 extern const struct swp_startup_api swp_startup_api;

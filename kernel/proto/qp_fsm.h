@@ -9,7 +9,23 @@
  *                            `-----+-----------'--- end --------> ERROR
  *                                  `-- fault --> TERMINATE --said----^
  *
- * RTR of the verbs is INIT here: they do not differ until the stream starts.
+ * That is a QP that the connection manager connects; for it, RTR of the verbs
+ * is INIT.  A QP that ibv_modify_qp() connects has the states of the verbs, each
+ * without and with the stream:
+ *
+ *   INIT -address-> RTR -start-> RTR_UP
+ *                    |              |
+ *                  to RTS         to RTS
+ *                    v              v
+ *                   WAIT -start--> RTS       RTR, WAIT -nobody comes-> ERROR
+ *                                   | FIN
+ *                                   v
+ *                                  PARTING -end-> LEFT -a request-> ERROR
+ *
+ * An InfiniBand QP does not notice that its peer has gone until it sends, and
+ * programs rely on it: one end may exit while the other still polls.
+ *
+ * From every state the consumer may move the QP back to RESET.
  * TERMINATE: we have found a fault and receive nothing more; at most our own
  * Terminate still has to be sent.
  *
@@ -23,7 +39,12 @@
 enum swp_qp_state {
 	SWP_QP_RESET,
 	SWP_QP_INIT,
+	SWP_QP_RTR,		/* RTR, it waits for the stream */
+	SWP_QP_WAIT,		/* RTS for the consumer, it waits as well */
+	SWP_QP_LEFT,		/* RTS for the consumer, but the peer has left */
+	SWP_QP_RTR_UP,		/* RTR for the consumer, with a stream */
 	SWP_QP_RTS,
+	SWP_QP_PARTING,		/* the same, after the peer's FIN; then LEFT */
 	SWP_QP_CLOSING,		/* the SQ drains, then we send FIN */
 	SWP_QP_TERMINATE,
 	SWP_QP_ERROR,
@@ -34,13 +55,17 @@ enum swp_qp_input {
 	/* the consumer calls ib_modify_qp() */
 	SWP_QP_TO_RESET,
 	SWP_QP_TO_INIT,
-	SWP_QP_TO_RTS,		/* or RTR; only a stream leads to RTS */
+	SWP_QP_TO_RTR,		/* without an address */
+	SWP_QP_TO_PAIR,		/* RTR, with the address of the peer */
+	SWP_QP_TO_RTS,
 	SWP_QP_TO_SQD,
 	SWP_QP_TO_ERR,		/* of a QP with a stream */
 	SWP_QP_TO_ERR_IDLE,	/* of a QP without a stream */
 	/* the stream */
 	SWP_QP_STARTED,		/* MPA start-up has succeeded */
+	SWP_QP_ALONE,		/* the peer of RTR or WAIT does not come */
 	SWP_QP_PEER_FIN,	/* the peer has closed, between messages */
+	SWP_QP_PEER_LEAVES,	/* the same, if ibv_modify_qp() has connected it */
 	SWP_QP_FAULT,		/* we have found a fault */
 	SWP_QP_SAID,		/* our Terminate is sent, or cannot be sent */
 	SWP_QP_TOLD,		/* the peer's Terminate has arrived */
@@ -71,6 +96,30 @@ struct swp_qp_next {
 	__u8 state;		/* enum swp_qp_state, or SWP_QP_NO */
 	__u16 actions;		/* enum swp_qp_action, or-ed together */
 };
+
+/* Does it wait for the stream that its consumer has asked for? */
+static inline bool swp_qp_waits(enum swp_qp_state state)
+{
+	return state == SWP_QP_RTR || state == SWP_QP_WAIT;
+}
+
+/* No stream yet, and no error */
+static inline bool swp_qp_is_idle(enum swp_qp_state state)
+{
+	return state <= SWP_QP_WAIT;
+}
+
+/* The SQ drains before our FIN */
+static inline bool swp_qp_closes(enum swp_qp_state state)
+{
+	return state == SWP_QP_PARTING || state == SWP_QP_CLOSING;
+}
+
+/* In full operation */
+static inline bool swp_qp_is_up(enum swp_qp_state state)
+{
+	return state == SWP_QP_RTR_UP || state == SWP_QP_RTS;
+}
 
 struct swp_qp_next swp_qp_next(enum swp_qp_state state,
 			       enum swp_qp_input input);

@@ -41,7 +41,8 @@ static void release(struct kref *ref)
 	struct sdp_attempt *a = container_of(ref, struct sdp_attempt, ref);
 
 	sock_put(a->sk);
-	kfree(a);
+	/* proc.c may be looking at it */
+	kfree_rcu(a, rcu);
 }
 
 void sdp_attempt_put(struct sdp_attempt *a)

@@ -51,6 +51,7 @@ struct sdp_attempt {
 	bool again;			/* @remembered has failed */
 	bool failed;			/* the link has failed; any context */
 	int error;			/* its errno */
+	struct rcu_head rcu;
 };
 
 /*

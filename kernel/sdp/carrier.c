@@ -102,14 +102,37 @@ void sdp_carrier_congestion(struct sock *to, const struct sock *from)
 	rcu_read_unlock();
 	if (!other)
 		return;
+	sdp_carrier_choose(to, name);
+}
+
+void sdp_carrier_choice(struct sock *from, char name[TCP_CA_NAME_MAX])
+{
+	const struct inet_connection_sock *icsk = inet_csk(from);
+
+	name[0] = '\0';
+	lock_sock(from);
+	/* TCP lets the module go when it destroys the socket, and keeps the pointer */
+	if (from->sk_state != TCP_CLOSE && icsk->icsk_ca_setsockopt)
+		strscpy(name, icsk->icsk_ca_ops->name, TCP_CA_NAME_MAX);
+	release_sock(from);
+}
+
+void sdp_carrier_choose(struct sock *to, char name[TCP_CA_NAME_MAX])
+{
 	/* if the program may not choose it any more, the default will do */
-	to->sk_prot->setsockopt(to, SOL_TCP, TCP_CONGESTION,
-				KERNEL_SOCKPTR(name), strlen(name));
+	if (name[0])
+		to->sk_prot->setsockopt(to, SOL_TCP, TCP_CONGESTION,
+					KERNEL_SOCKPTR(name), strlen(name));
 }
 
 void sdp_carrier_prepare(struct sock *to, const struct sock *from)
 {
 	sdp_carrier_congestion(to, from);
+	sdp_carrier_follow(to, from);
+}
+
+void sdp_carrier_follow(struct sock *to, const struct sock *from)
+{
 	lock_sock(to);
 	copy_packets(to, from);
 	copy_times(to, from);

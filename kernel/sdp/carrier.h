@@ -14,11 +14,13 @@
 #define SDP_CARRIER_H
 
 #include <net/sock.h>
+#include <net/tcp.h>
 
 struct sdp_link;
 
 /*
  * sdp_carrier_prepare - copy all options to a carrier that is not connected yet
+ * sdp_carrier_follow - the same but congestion control, from an earlier carrier
  * sdp_carrier_options - copy those that can change later: keepalive, user
  *			 timeout, mark, priority, TOS and traffic class, TTL and
  *			 hop limit
@@ -26,6 +28,7 @@ struct sdp_link;
  * Process context.
  */
 void sdp_carrier_prepare(struct sock *to, const struct sock *from);
+void sdp_carrier_follow(struct sock *to, const struct sock *from);
 void sdp_carrier_options(struct sock *to, const struct sock *from);
 
 /* Whether options have changed without a call to us.  Without locks. */
@@ -42,6 +45,13 @@ u32 sdp_carrier_unacked(const struct sock *carrier);
 
 /* Octets of the program's, queued or not acknowledged; @sk is locked. */
 u64 sdp_carrier_outq(const struct sock *sk, struct sdp_link *link);
+
+/*
+ * A move: the congestion control that the program has chosen for a carrier, or "",
+ * taken while the carrier lives; and its choice for the next one.  Both unlocked.
+ */
+void sdp_carrier_choice(struct sock *from, char name[TCP_CA_NAME_MAX]);
+void sdp_carrier_choose(struct sock *to, char name[TCP_CA_NAME_MAX]);
 
 /* Inherit the listener's congestion control; @to is unlocked. */
 void sdp_carrier_congestion(struct sock *to, const struct sock *from);

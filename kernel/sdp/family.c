@@ -34,6 +34,7 @@ static bool have_v6;
 /* callbacks of TCP sockets */
 static void (*default_state_change)(struct sock *sk);
 static void (*default_data_ready)(struct sock *sk);
+static void (*default_error_report)(struct sock *sk);
 
 static int index_of(const struct sock *sk)
 {
@@ -141,6 +142,16 @@ void sdp_carrier_data_ready(struct sock *sk)
 	default_data_ready(sk);
 }
 
+bool sdp_is_unhooked(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_data_ready) == default_data_ready;
+}
+
+bool sdp_has_own_error_report(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_error_report) != default_error_report;
+}
+
 void sdp_carrier_forget(struct sock *sk, struct socket *sock)
 {
 	int i = index_of(sk);
@@ -242,6 +253,7 @@ static int learn(int i, int family)
 	tcp_ops[i] = sock->ops;
 	default_state_change = sock->sk->sk_state_change;
 	default_data_ready = sock->sk->sk_data_ready;
+	default_error_report = sock->sk->sk_error_report;
 	sock_release(sock);
 	make_prot(&prots[i], tcp_prots[i], i == V6 ? "SDPv6" : "SDP");
 	make_ops(&sock_ops[i], tcp_ops[i]);

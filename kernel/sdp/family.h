@@ -47,8 +47,12 @@ void sdp_carrier_forget(struct sock *sk, struct socket *sock);
 /*
  * sdp_carrier_callbacks - restore TCP's callbacks; under sk_callback_lock
  * sdp_carrier_data_ready - call TCP's sk_data_ready()
+ * sdp_is_unhooked - whether a socket has TCP's own sk_data_ready()
+ * sdp_has_own_error_report - whether a user in the kernel has set sk_error_report()
  */
 void sdp_carrier_callbacks(struct sock *sk);
 void sdp_carrier_data_ready(struct sock *sk);
+bool sdp_is_unhooked(const struct sock *sk);
+bool sdp_has_own_error_report(const struct sock *sk);
 
 #endif /* SDP_FAMILY_H */

@@ -16,8 +16,8 @@
 #include "trace.h"
 #include "uapi/softwarp_sdp.h"
 
-struct workqueue_struct *sdp_wq, *sdp_listen_wq;
-static struct workqueue_struct *end_wq, *push_wq;
+struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_end_wq;
+static struct workqueue_struct *push_wq;
 
 static void work(struct work_struct *work);
 static void push_work(struct work_struct *work);
@@ -49,6 +49,7 @@ struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 	INIT_WORK(&link->push_work, push_work);
 	link->tx_cpu = -1;
 	INIT_WORK(&link->end, dismantle);
+	INIT_WORK(&link->move_work, sdp_move_work);
 	INIT_WORK(&link->cq_work, cq_work);
 	timer_setup(&link->timer, timer, 0);
 	timer_setup(&link->nudge, nudge, 0);
@@ -203,7 +204,7 @@ static void timer(struct timer_list *t)
 	/* set for something else while this waited for the lock */
 	if (timer_pending(t))
 		;
-	else if (link->phase != SDP_LINK_UP)
+	else if (link->phase != SDP_LINK_UP || !link->answered)
 		setup_timeout(link);
 	else if (link->conn.state == SDP_WAIT)
 		close_timeout(link);
@@ -317,11 +318,33 @@ void sdp_link_up(struct sdp_link *link)
 	/* pairs with decided(), which then sees what was negotiated as well */
 	smp_store_release(&link->phase, SDP_LINK_UP);
 	sdp_link_stated(link);
-	stop_timer(link, &link->timer);
+	/* MPA may fence HelloAck, until the RTR of a peer that initiates comes */
+	link->answered = link->connector ||
+			 link->initiator != SDP_INFO_INITIATOR_CONNECTOR;
+	if (link->answered)
+		stop_timer(link, &link->timer);
 	sdp_count(link->seen.net, link->connector ? SDP_STAT_CONNECTED :
 						    SDP_STAT_ACCEPTED);
 	if (link->sk)
 		sdp_sock_up(link->sk, link);
+}
+
+/*
+ * Only now the set-up of a peer that initiates MPA is over.  While it owes its RTR
+ * nothing is unacknowledged, so TCP would not notice that it has gone.
+ */
+void sdp_link_answered(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->answered)
+		return;
+	link->answered = true;
+	/* a limit of the end is running */
+	if (link->conn.state == SDP_ABORTING || link->conn.state == SDP_WAIT)
+		return;
+	stop_timer(link, &link->timer);
+	if (link->orphan)
+		set_orphan_timer(link);
 }
 
 /*
@@ -520,6 +543,55 @@ static void on_completion(struct ib_cq *cq, void *ctx)
 		answer_events(link);
 }
 
+/* Have processes of the program receive; false: none is going to. */
+static bool leave_to_processes(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	if (link->phase != SDP_LINK_UP || !link->sk || link->orphan ||
+	    !sdp_sock_may_receive(link->sk))
+		return false;
+	/* before the wake-up: who sleeps looks at it once it is on the queue */
+	WRITE_ONCE(link->arrived, true);
+	sdp_sock_wake_to_receive(link->sk);
+	return true;
+}
+
+/* Octets of the peer for a process that reads or waits, see startup.h */
+static bool on_arrival(void *ctx)
+{
+	struct sdp_link *link = ctx;
+	bool comes;
+
+	spin_lock_bh(&link->lock);
+	comes = leave_to_processes(link);
+	spin_unlock_bh(&link->lock);
+	return comes;
+}
+
+bool sdp_link_receive(struct sdp_link *link, u32 octets)
+{
+	bool go, more;
+
+	if (!READ_ONCE(link->arrived))
+		return false;
+	spin_lock_bh(&link->lock);
+	go = link->arrived && link->phase == SDP_LINK_UP;
+	WRITE_ONCE(link->arrived, false);
+	link->receivers += go;
+	spin_unlock_bh(&link->lock);
+	if (!go)
+		return false;
+	/* sdp_link_quiesce() waits for us before the queue pair goes */
+	more = link->dev->api->receive(link->qp, octets);
+	spin_lock_bh(&link->lock);
+	link->receivers--;
+	/* the caller may have enough, while others wait for something among it */
+	if (more)
+		leave_to_processes(link);
+	spin_unlock_bh(&link->lock);
+	return true;
+}
+
 /*
  * Not ib_alloc_cq(): polling in a softirq, as the core does it, would cost more
  * than the rest of a small message.
@@ -573,22 +645,38 @@ static const struct swp_startup_ops ops = {
 	.closed = on_closed,
 };
 
-/* Section 8.1.1: the receiver of the last streaming octet is the initiator. */
+static bool initiates(const struct sdp_link *link)
+{
+	return link->connector ==
+	       (link->initiator == SDP_INFO_INITIATOR_CONNECTOR);
+}
+
+/*
+ * The receiver of the last streaming octet may initiate (RFC 5044 section 7.1.3),
+ * and does unless the connector wants to.  Then the RTR lifts the fence of the
+ * acceptor, which sends HelloAck.
+ */
 static int start_mpa(struct sdp_link *link)
 {
 	struct swp_startup_param p = {
 		.qp = link->qp,
 		.sock = link->tcp,
-		.role = link->connector ? SWP_STARTUP_RESPONDER :
-					  SWP_STARTUP_INITIATOR,
+		.role = initiates(link) ? SWP_STARTUP_INITIATOR :
+					  SWP_STARTUP_RESPONDER,
 		.p2p = SWP_STARTUP_P2P_OFF,
 		.ird = link->offer.ird,
 		.ord = link->offer.ord,
 		.ops = &ops,
 		.ctx = link,
 	};
-	struct swp_startup *s = link->dev->api->start(&p);
+	struct swp_startup *s;
 
+	if (link->connector && initiates(link)) {
+		p.p2p = SWP_STARTUP_P2P_UNSEEN;
+		p.octets = link->hello;
+		p.octets_len = sizeof(link->hello);
+	}
+	s = link->dev->api->start(&p);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
 	link->tcp = NULL;
@@ -712,7 +800,7 @@ static int tcp_create_qp(struct sdp_link *link, struct ib_qp_init_attr *attr)
 		return PTR_ERR(qp) == -ENOMEM ? -ENOBUFS : PTR_ERR(qp);
 	link->qp = qp;
 	link->tx_inline = attr->cap.max_inline_data >= SDP_TX_INLINE;
-	ret = api->prompt(qp);
+	ret = api->prompt(qp, on_arrival, link);
 	if (ret)
 		return ret;
 	/* this QP counts against the user's limits at the device */
@@ -767,6 +855,9 @@ static int say_hello(struct sdp_link *link)
 
 	sdp_hello_make(&link->offer, &hello);
 	sdp_encode(link->layout, &hello, link->hello);
+	/* MPA's start-up sends it in one segment with the Request */
+	if (initiates(link))
+		return 0;
 	/* nothing was sent before, so there is room for all of it */
 	ret = kernel_sendmsg(link->tcp, &msg, &iov, 1, iov.iov_len);
 	if (ret >= 0)
@@ -857,6 +948,20 @@ static int bad_hello(struct sdp_link *link)
 	return -EPROTO;
 }
 
+/*
+ * What follows the Hello can only be a Request: the connector sends nothing else
+ * before HelloAck (section 8.1.1 (2)).
+ */
+static bool request_follows(struct sdp_link *link)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
+	u8 octet;
+	struct kvec iov = { .iov_base = &octet, .iov_len = 1 };
+
+	return kernel_recvmsg(link->tcp, &msg, &iov, 1, 1,
+			      MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
 static int hear_hello(struct sdp_link *link)
 {
 	struct sdp_terms terms;
@@ -873,6 +978,8 @@ static int hear_hello(struct sdp_link *link)
 	if (!sdp_listener_admit(link))
 		return 0;
 	link->layout = layout;
+	if (request_follows(link))
+		WRITE_ONCE(link->initiator, SDP_INFO_INITIATOR_CONNECTOR);
 	ret = prepare(link);
 	if (ret)
 		return ret;
@@ -942,7 +1049,7 @@ static void tcp_close_stream(struct sdp_link *link)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
 
 	/* else the device would refuse a DisConn that is being posted */
-	sdp_link_quiesce(link);
+	sdp_link_wait_posted(link);
 	if (link->qp && ib_modify_qp(link->qp, &attr, IB_QP_STATE))
 		sdp_link_abort(link, link->error);
 }
@@ -1060,11 +1167,20 @@ const struct sdp_carrier_ops sdp_carrier_tcp = {
 	.destroy = tcp_destroy,
 };
 
+static bool is_leaving(const struct sdp_link *link)
+{
+	/* pairs with sdp_move_work() */
+	return smp_load_acquire(&link->leaving);
+}
+
 static void work(struct work_struct *work)
 {
 	struct sdp_link *link = container_of(work, struct sdp_link, work);
 	int ret, error;
 
+	/* it is called again when that is over, and the events are kept for then */
+	if (is_leaving(link))
+		goto out;
 	if (READ_ONCE(link->phase) != SDP_LINK_DOWN) {
 		ret = link->ops->step(link);
 		/* a connected program gets ECONNRESET if a move fails */
@@ -1079,14 +1195,18 @@ static void work(struct work_struct *work)
 			link->ops->fin(link);
 		if (test_and_clear_bit(SDP_EV_MOVE, &link->events))
 			sdp_move_event(link);
+		if (is_leaving(link))
+			goto out;
 		if (test_and_clear_bit(SDP_EV_CLOSED, &link->events))
 			stream_closed(link);
 	}
-	if (!link->ending && READ_ONCE(link->phase) == SDP_LINK_DOWN) {
+	if (!is_leaving(link) && !link->ending &&
+	    READ_ONCE(link->phase) == SDP_LINK_DOWN) {
 		link->ending = true;
 		/* passes on the reference of sdp_link_start() */
-		queue_work(end_wq, &link->end);
+		queue_work(sdp_end_wq, &link->end);
 	}
+out:
 	sdp_link_put(link);
 }
 
@@ -1111,14 +1231,14 @@ int sdp_link_init(void)
 	/* separate: a program can hold its listener's socket lock for long */
 	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
 	/* separate: a peer can make the end of a queue pair take seconds */
-	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
+	sdp_end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
 	push_wq = alloc_workqueue("softwarp_sdp_push", WQ_PERCPU, 0);
-	if (sdp_wq && sdp_listen_wq && end_wq && push_wq)
+	if (sdp_wq && sdp_listen_wq && sdp_end_wq && push_wq)
 		return 0;
 	if (push_wq)
 		destroy_workqueue(push_wq);
-	if (end_wq)
-		destroy_workqueue(end_wq);
+	if (sdp_end_wq)
+		destroy_workqueue(sdp_end_wq);
 	if (sdp_wq)
 		destroy_workqueue(sdp_wq);
 	if (sdp_listen_wq)
@@ -1129,9 +1249,16 @@ int sdp_link_init(void)
 void sdp_link_exit(void)
 {
 	destroy_workqueue(sdp_listen_wq);
-	/* links that the listeners have ended are queued here */
-	drain_workqueue(sdp_wq);
-	destroy_workqueue(end_wq);
+	/*
+	 * Links that the listeners have ended are queued here.  Not drained: a
+	 * packet for a socket that dismantle() has not released yet queues more,
+	 * which does nothing any more.
+	 */
+	flush_workqueue(sdp_wq);
+	/* a move that is under way goes on there, and comes back for the end */
+	flush_workqueue(sdp_end_wq);
+	flush_workqueue(sdp_wq);
+	destroy_workqueue(sdp_end_wq);
 	/* after the last completion, which may have queued something there */
 	destroy_workqueue(push_wq);
 	destroy_workqueue(sdp_wq);

@@ -7,6 +7,10 @@
  *   connector   TCP -> START (Hello sent, MPA) -> ACK (awaited) -> UP -> DOWN
  *   acceptor    HELLO (awaited) -> START (MPA) -> UP -> DOWN
  *
+ * In START the acceptor initiates MPA, or the connector if its program wants
+ * that.  Then the connector sends the Request in one segment with the Hello, and
+ * that is how the acceptor knows.
+ *
  * Over devices that are not softwarp's, rdma_cm connects instead of TCP and
  * MPA; see cma.h.
  *
@@ -98,6 +102,7 @@ enum sdp_event {
 /* States of a move from one carrier to the next, see move.c */
 enum sdp_move {
 	SDP_MOVE_NONE,
+	SDP_MOVE_LEAVES,	/* sdp_move_work() leaves the old carrier */
 	SDP_MOVE_BOUND,		/* TCP is bound to the old port */
 	SDP_MOVE_SETUP,		/* set-up as for any connector */
 };
@@ -180,6 +185,7 @@ struct sdp_link {
 	u8 phase;			/* enum sdp_phase, of the carrier */
 	u8 move;			/* enum sdp_move */
 	bool open;			/* it was UP and is not DOWN */
+	bool answered;			/* HelloAck was sent, or is not to be */
 	int error;			/* errno for the program, or 0 */
 	int lost;			/* errno if TCP gave up, else 0 */
 	bool eof;			/* the peer's DisConn was processed */
@@ -229,12 +235,16 @@ struct sdp_link {
 	u8 pump;			/* enum sdp_pump */
 	u32 pushers;			/* processes that sleep in send() */
 	bool push_due;			/* one was woken; proto/sdp/push.h */
+	bool arrived;			/* octets wait for sdp_link_receive() */
+	u32 receivers;			/* processes in the device's receive() */
 	/*
 	 * Used by the work items only ---------------------------------------
 	 */
 	const struct sdp_carrier_ops *ops;
 	bool connector;
+	u8 initiator;			/* enum sdp_info_initiator */
 	bool ending;			/* @end was queued */
+	bool leaving;			/* @move_work was, and has not ended */
 	u8 layout;			/* enum sdp_layout */
 	u8 hello_got;
 	struct sdp_offer offer;
@@ -269,6 +279,7 @@ struct sdp_link {
 	struct work_struct push_work;	/* runs sdp_link_pump() ... */
 	int tx_cpu;			/* ... where the program last sent, or -1 */
 	struct work_struct end;		/* runs dismantle() */
+	struct work_struct move_work;	/* in place of @work, for a time */
 	struct timer_list timer;	/* set-up, grace, orphan, abort */
 	struct timer_list nudge;	/* probes, octets that have waited for more, retries */
 	struct sockaddr_storage local, remote;
@@ -289,8 +300,8 @@ enum sdp_step {
 	SDP_STEP_TIMEOUT,
 };
 
-/* The workqueues of all links and of listeners */
-extern struct workqueue_struct *sdp_wq, *sdp_listen_wq;
+/* The workqueues of all links, of listeners, and for what a peer can make slow */
+extern struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_end_wq;
 int sdp_link_init(void);
 void sdp_link_exit(void);
 
@@ -369,12 +380,14 @@ static inline void sdp_link_undefer(struct sdp_link *link)
  *		  sdp_close_action
  * sdp_link_up - enter UP: Hello and HelloAck are exchanged, link->conn is
  *		 initialised
+ * sdp_link_answered - our HelloAck has left
  * sdp_link_down - enter DOWN with a positive errno or 0
  * sdp_link_pump - send what can be sent; drops and retakes the lock
  * sdp_link_send - send one message, for which there must be a slot, then pump
  */
 void sdp_link_act(struct sdp_link *link, u32 actions);
 void sdp_link_up(struct sdp_link *link);
+void sdp_link_answered(struct sdp_link *link);
 void sdp_link_down(struct sdp_link *link, int error);
 void sdp_link_pump(struct sdp_link *link);
 void sdp_link_send(struct sdp_link *link, const struct sdp_out *out);
@@ -404,10 +417,12 @@ void sdp_link_take_early(struct sdp_link *link);
 /*
  * move.c:
  * sdp_move_event - handle SDP_EV_MOVE; by the work item
+ * sdp_move_work - leave the old carrier, in place of the work item
  * sdp_link_use_next - replace link->carrier by the next one, with the socket
  *		       locked or its slock held
  */
 void sdp_move_event(struct sdp_link *link);
+void sdp_move_work(struct work_struct *work);
 void sdp_link_use_next(struct sdp_link *link);
 
 /*
@@ -417,10 +432,26 @@ void sdp_link_use_next(struct sdp_link *link);
 void sdp_link_hook(struct sdp_link *link);
 
 /*
- * Wait until no context is posting messages.  In phase DOWN and during a move
- * none starts again.  Process context.
+ * sdp_link_receive - have the device process what has arrived for us, if it has
+ * left that to the process that reads
+ * @octets: after so many it stops
+ * True: it did, and there may be octets to read, or credit, or more to receive.
+ * To be called before a process sleeps for any of these, which link->arrived has
+ * to wake.  Process context, with the program's socket locked or not, without
+ * link->lock.
+ */
+bool sdp_link_receive(struct sdp_link *link, u32 octets);
+
+/*
+ * sdp_link_quiesce - wait until no context is posting messages, and none is in
+ *		      sdp_link_receive(); in phase DOWN and during a move, when
+ *		      none starts again
+ * sdp_link_wait_posted - only until none is posting, in any phase
+ * Processes of one program can keep each other in sdp_link_receive() as long as
+ * its peer sends, so in phase UP nothing must wait for them.  Process context.
  */
 void sdp_link_quiesce(struct sdp_link *link);
+void sdp_link_wait_posted(struct sdp_link *link);
 
 /*
  * sdp_link_hold - keep the oldest buffer while the program copies from it

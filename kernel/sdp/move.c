@@ -4,9 +4,10 @@
  * draft-pinkerton-iwarp-sdp-01 section 13.1.1, as the Remote Peer.
  *
  *   SuspComm received -> SuspCommAck sent (proto/sdp/conn.c)
- *     -> sent:       BOUND  the queue pair is destroyed, TCP closes after all
- *                           that was sent; a new TCP socket is bound to the old
- *                           address and port
+ *     -> sent:       LEAVES the queue pair is destroyed, TCP closes after all
+ *                           that was sent
+ *     -> destroyed:  BOUND  a new TCP socket is bound to the old address and
+ *                           port
  *     -> connect():  SETUP  to the port of SuspComm; Hello, MPA, HelloAck as
  *                           always, link->phase starts from TCP
  *     -> HelloAck:   NONE   the stream goes on where it was
@@ -75,7 +76,7 @@ static void set_next(struct sdp_link *link, struct sock *sk)
 }
 
 /* Create a TCP socket bound to our old end: the peer expects its port. */
-static int bind_tcp(struct sdp_link *link)
+static int bind_tcp(struct sdp_link *link, char *congestion)
 {
 	union sdp_end local = link->seen.local;
 	struct sock *from = latest(link);
@@ -91,7 +92,8 @@ static int bind_tcp(struct sdp_link *link)
 	swp_sk_hold_net(sk);
 	sdp_own_cgroup(sk, from);
 	sk->sk_bound_dev_if = from->sk_bound_dev_if;
-	sdp_carrier_prepare(sk, from);
+	sdp_carrier_choose(sk, congestion);
+	sdp_carrier_follow(sk, from);
 	/* a listener may have the same port */
 	sk->sk_reuse = SK_FORCE_REUSE;
 	if (local.any.sa_family == AF_INET6)
@@ -159,7 +161,7 @@ static bool begin(struct sdp_link *link)
 	begun = link->phase == SDP_LINK_UP && link->conn.suspended;
 	if (begun) {
 		link->phase = SDP_LINK_TCP;
-		link->move = SDP_MOVE_BOUND;
+		link->move = SDP_MOVE_LEAVES;
 		link->connector = true;
 		sdp_link_stated(link);
 	}
@@ -181,17 +183,48 @@ static void leave(struct sdp_link *link)
 	WRITE_ONCE(link->lost, 0);
 }
 
-void sdp_move_event(struct sdp_link *link)
+static void congestion_of(struct sdp_link *link, char *name)
 {
-	if (begin(link)) {
-		leave(link);
-		if (bind_tcp(link)) {
-			sdp_link_abort(link, ECONNRESET);
-			return;
-		}
+	struct sock *sk = latest(link);
+
+	sdp_carrier_choice(sk, name);
+	sock_put(sk);
+}
+
+/*
+ * A peer that acknowledges nothing can make the end of a queue pair take seconds,
+ * and the workqueue of the link's work item serves the set-ups of all.  So this is
+ * another one; link->leaving keeps the link's own away from what is changed here.
+ */
+void sdp_move_work(struct work_struct *work)
+{
+	struct sdp_link *link = container_of(work, struct sdp_link, move_work);
+	char congestion[TCP_CA_NAME_MAX];
+
+	congestion_of(link, congestion);
+	leave(link);
+	if (bind_tcp(link, congestion)) {
+		sdp_link_abort(link, ECONNRESET);
+	} else {
+		spin_lock_bh(&link->lock);
+		link->move = SDP_MOVE_BOUND;
+		spin_unlock_bh(&link->lock);
 		sdp_link_hook(link);
 		tell_socket(link);
 	}
-	if (link->tcp && READ_ONCE(link->move) == SDP_MOVE_BOUND)
+	/* pairs with is_leaving() */
+	smp_store_release(&link->leaving, false);
+	sdp_link_event(link, SDP_EV_MOVE);
+	sdp_link_put(link);
+}
+
+void sdp_move_event(struct sdp_link *link)
+{
+	if (begin(link)) {
+		WRITE_ONCE(link->leaving, true);
+		sdp_link_get(link);
+		queue_work(sdp_end_wq, &link->move_work);
+	} else if (link->tcp && READ_ONCE(link->move) == SDP_MOVE_BOUND) {
 		connect_tcp(link);
+	}
 }

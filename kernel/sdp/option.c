@@ -92,12 +92,22 @@ static u8 layout_of(const struct sock *sk, const struct sdp_link *link)
 	return ss ? ss->layout : SDP_LAYOUT_DRAFT;
 }
 
+static u8 initiator_of(const struct sock *sk, const struct sdp_link *link)
+{
+	const struct sdp_sock *ss = sdp_sk(sk);
+
+	if (link)
+		return READ_ONCE(link->initiator);
+	return ss ? ss->initiator : SDP_INFO_INITIATOR_ACCEPTOR;
+}
+
 static void tell(struct sock *sk, struct sdp_link *link, struct sdp_info *info)
 {
 	struct sdp_sock *ss = sdp_sk(sk);
 
 	memset(info, 0, sizeof(*info));
 	info->layout = layout_of(sk, link);
+	info->initiator = initiator_of(sk, link);
 	info->tx_mode = SDP_INFO_MODE_NONE;
 	info->rx_mode = SDP_INFO_MODE_NONE;
 	info->policy = policy_of(sk);
@@ -133,6 +143,15 @@ static int set_layout(struct sdp_sock *ss, int value)
 	return 0;
 }
 
+static int set_initiator(struct sdp_sock *ss, int value)
+{
+	if (value != SDP_INFO_INITIATOR_ACCEPTOR &&
+	    value != SDP_INFO_INITIATOR_CONNECTOR)
+		return -EINVAL;
+	ss->initiator = value;
+	return 0;
+}
+
 static int set_policy(struct sdp_sock *ss, int value)
 {
 	if (value < SDP_INFO_POLICY_SDP || value > SDP_INFO_POLICY_TCP)
@@ -147,7 +166,7 @@ int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
 	int value;
 
 	sock_owned_by_me(sk);
-	if (name != SDP_LAYOUT && name != SDP_POLICY)
+	if (name != SDP_LAYOUT && name != SDP_POLICY && name != SDP_INITIATOR)
 		return -ENOPROTOOPT;
 	if (len < sizeof(value))
 		return -EINVAL;
@@ -155,8 +174,14 @@ int sdp_option_set(struct sock *sk, struct sdp_link *link, int name,
 		return -EFAULT;
 	if (!sdp_option_is_idle(sk))
 		return -EINVAL;
-	return name == SDP_LAYOUT ? set_layout(sdp_sk(sk), value) :
-				    set_policy(sdp_sk(sk), value);
+	switch (name) {
+	case SDP_LAYOUT:
+		return set_layout(sdp_sk(sk), value);
+	case SDP_INITIATOR:
+		return set_initiator(sdp_sk(sk), value);
+	default:
+		return set_policy(sdp_sk(sk), value);
+	}
 }
 
 /* Copy as much of a value as the program has room for. */
@@ -184,6 +209,9 @@ int sdp_option_get(struct sock *sk, struct sdp_link *link, int name,
 	switch (name) {
 	case SDP_LAYOUT:
 		value = layout_of(sk, link);
+		return give(&value, sizeof(value), val, len);
+	case SDP_INITIATOR:
+		value = initiator_of(sk, link);
 		return give(&value, sizeof(value), val, len);
 	case SDP_POLICY:
 		value = policy_of(sk);

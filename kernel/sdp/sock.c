@@ -178,9 +178,41 @@ void sdp_sock_wake_writers(struct sock *sk)
 
 	rcu_read_lock();
 	wq = rcu_dereference(sk->sk_wq);
+	/* there is no room yet: an event that none who polls waits for */
 	if (skwq_has_sleeper(wq))
-		wake_up_interruptible_poll(&wq->wait, EPOLLOUT | EPOLLWRNORM |
-					   EPOLLWRBAND);
+		wake_up_interruptible_poll(&wq->wait, EPOLLMSG);
+	rcu_read_unlock();
+}
+
+/*
+ * Not if a signal or a callback of another is to say that there is something to
+ * read: the process it concerns need not call us before there is.
+ */
+bool sdp_sock_may_receive(const struct sock *sk)
+{
+	const struct socket_wq *wq;
+	bool may;
+
+	rcu_read_lock();
+	wq = rcu_dereference(sk->sk_wq);
+	may = wq && !READ_ONCE(wq->fasync_list) && sdp_is_unhooked(sk) &&
+	      !(READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN);
+	rcu_read_unlock();
+	return may;
+}
+
+void sdp_sock_wake_to_receive(struct sock *sk)
+{
+	struct socket_wq *wq;
+
+	rcu_read_lock();
+	wq = rcu_dereference(sk->sk_wq);
+	/*
+	 * No event is named: there is none yet, and io_uring would report it without
+	 * a look.  Not a synchronous one, which draws the process to this CPU.
+	 */
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible(&wq->wait);
 	rcu_read_unlock();
 }
 
@@ -230,12 +262,23 @@ void sdp_sock_over(struct sock *sk, struct sdp_link *link)
 	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
 }
 
+/*
+ * One wake-up, not two as TCP's: for epoll the second is another edge, and may come
+ * when the program has already taken the error.
+ */
+static void wake_all(struct sock *sk, bool error)
+{
+	if (error && !sdp_has_own_error_report(sk))
+		sk_wake_async(sk, SOCK_WAKE_IO, POLL_ERR);
+	else if (error)
+		sk_error_report(sk);
+	sk->sk_state_change(sk);
+}
+
 void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
-	if (link->error)
-		sk_error_report(sk);
-	sk->sk_state_change(sk);
+	wake_all(sk, link->error);
 	sk_wake_async(sk, SOCK_WAKE_WAITD, POLL_HUP);
 }
 
@@ -356,6 +399,7 @@ static int init(struct sock *sk)
 	if (!ss)
 		return -ENOMEM;
 	ss->layout = sdp_tunable(sock_net(sk), SDP_LAYOUT_DEFAULT);
+	ss->initiator = sdp_tunable(sock_net(sk), SDP_INITIATOR_DEFAULT);
 	ss->policy = unaware ? SDP_INFO_POLICY_AUTO :
 			       sdp_tunable(sock_net(sk), SDP_POLICY_DEFAULT);
 	ss->unaware = unaware;
@@ -725,6 +769,8 @@ int sdp_sock_by_sdp(struct sock *sk, struct socket *carrier,
 	else
 		sdp_link_over(link, carrier);
 	link->layout = sdp_sk(sk)->layout;
+	if (!by_cm)
+		link->initiator = sdp_sk(sk)->initiator;
 	if (a) {
 		kref_get(&a->ref);
 		link->attempt = a;
@@ -808,10 +854,8 @@ void sdp_sock_decided(struct sock *sk, int error)
 	if (error)
 		WRITE_ONCE(sk->sk_err, -error);
 	sdp_sock_attempt(sk, NULL);
-	if (error)
-		sk_error_report(sk);
 	/* processes that waited for SDP wait for TCP now, if at all */
-	sk->sk_state_change(sk);
+	wake_all(sk, error);
 }
 
 /* Run the cgroup's BPF programs, as TCP would; they may change the address. */
@@ -1188,6 +1232,7 @@ static int make_child(struct sock *sk, struct socket *newsock,
 	lock_sock(child);
 	inherit_all(child, sk);
 	sdp_sk(child)->layout = link->layout;
+	sdp_sk(child)->initiator = link->initiator;
 	WRITE_ONCE(sdp_sk(child)->policy, sdp_sk(sk)->policy);
 	ret = attach(child, link);
 	if (ret) {
@@ -1342,8 +1387,8 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 	return ret;
 }
 
-static __poll_t sdp_poll(struct file *file, struct socket *sock,
-			 poll_table *wait)
+/* What poll() reports, after sock_poll_wait() */
+static __poll_t ready(struct file *file, struct socket *sock)
 {
 	struct sock *sk = sock->sk;
 	const struct proto_ops *tcp = sdp_tcp_ops(sk);
@@ -1353,9 +1398,6 @@ static __poll_t sdp_poll(struct file *file, struct socket *sock,
 	__poll_t mask = 0;
 	bool by_tcp;
 
-	if (is_tcp(sk))
-		return tcp->poll(file, sock, wait);
-	sock_poll_wait(file, sock, wait);
 	rcu_read_lock();
 	ss = sdp_sk(sk);
 	if (ss && is_undecided(ss)) {
@@ -1372,9 +1414,49 @@ static __poll_t sdp_poll(struct file *file, struct socket *sock,
 		mask = sdp_stream_poll(sock, link);
 	by_tcp = !ss || READ_ONCE(ss->tcp) || (!l && !link);
 	rcu_read_unlock();
-	/* sock_poll_wait() above covers both */
+	/* sock_poll_wait() covers both */
 	if (by_tcp)
 		mask |= tcp->poll(file, sock, NULL);
+	return mask;
+}
+
+/* sdp_link_receive(), which sleeps, so not under RCU */
+static bool receive_now(struct sock *sk, u32 octets)
+{
+	struct sdp_link *link = NULL;
+	struct sdp_sock *ss;
+	bool received;
+
+	rcu_read_lock();
+	ss = sdp_sk(sk);
+	if (ss)
+		link = rcu_dereference(ss->link);
+	if (link && !(READ_ONCE(link->arrived) &&
+		      kref_get_unless_zero(&link->ref)))
+		link = NULL;
+	rcu_read_unlock();
+	if (!link)
+		return false;
+	received = sdp_link_receive(link, octets);
+	sdp_link_put(link);
+	return received;
+}
+
+static __poll_t sdp_poll(struct file *file, struct socket *sock,
+			 poll_table *wait)
+{
+	__poll_t wanted = EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM;
+	struct sock *sk = sock->sk;
+	__poll_t mask;
+
+	if (is_tcp(sk))
+		return sdp_tcp_ops(sk)->poll(file, sock, wait);
+	sock_poll_wait(file, sock, wait);
+	mask = ready(file, sock);
+	wanted &= poll_requested_events(wait) & ~mask;
+	/* not more than a message: the caller may watch many sockets */
+	if (wanted && receive_now(sk, SDP_RX_SIZE))
+		mask = ready(file, sock);
 	return mask;
 }
 

@@ -38,6 +38,7 @@ struct sdp_sock {
 	struct sdp_link __rcu *link;
 	struct sdp_listener __rcu *listener;
 	u8 layout;			/* enum sdp_layout, for the next link */
+	u8 initiator;			/* enum sdp_info_initiator, the same */
 	/* Written under the socket's lock; read without by READ_ONCE() */
 	struct sdp_attempt *attempt;	/* with a reference */
 	bool undecided;			/* connect() chooses, see auto.h */
@@ -82,6 +83,12 @@ void sdp_sock_urgent(struct sock *sk);
 /* The end: set the state, then wake; the link sets link->phase in between. */
 void sdp_sock_over(struct sock *sk, struct sdp_link *link);
 void sdp_sock_wake_over(struct sock *sk, struct sdp_link *link);
+/*
+ * Under link->lock: may processes of this socket call sdp_link_receive() when they
+ * are woken, and wake them: those that sleep until they can read or write.
+ */
+bool sdp_sock_may_receive(const struct sock *sk);
+void sdp_sock_wake_to_receive(struct sock *sk);
 /* Wake processes that sleep in send(); under link->lock */
 void sdp_sock_wake_writers(struct sock *sk);
 /* Sends have completed; softirqs off, without link->lock. */

@@ -11,6 +11,8 @@
 
 /* Octets that are copied before the link is pumped */
 #define PUSH	(64U << 10)
+/* Octets that a call has the device process at a time */
+#define RECEIVE	(512U << 10)
 
 static bool ended(const struct sdp_link *link)
 {
@@ -20,6 +22,24 @@ static bool ended(const struct sdp_link *link)
 static bool is_up(const struct sdp_link *link)
 {
 	return READ_ONCE(link->open);
+}
+
+/*
+ * Have the device process what has arrived, before the caller sleeps for it; true:
+ * look again.  It may take time, of which a peer that sends much decides.
+ */
+static bool receive(struct sdp_link *link, long *timeo)
+{
+	unsigned long begin = jiffies;
+
+	/* a call that does not wait ends anyway */
+	if ((*timeo && signal_pending(current)) ||
+	    !sdp_link_receive(link, RECEIVE))
+		return false;
+	cond_resched();
+	if (*timeo != MAX_SCHEDULE_TIMEOUT)
+		*timeo -= min_t(long, *timeo, jiffies - begin);
+	return true;
 }
 
 /* Sending ---------------------------------------------------------------------- */
@@ -98,6 +118,7 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	add_wait_queue(sk_sleep(sk), &wait);
 	ret = sk_wait_event(sk, &left, (!room && may_send(sk, link)) ||
 			    READ_ONCE(link->push_due) ||
+			    READ_ONCE(link->arrived) ||
 			    send_ended(sk, link), &wait);
 	remove_wait_queue(sk_sleep(sk), &wait);
 	sdp_link_push_end(link);
@@ -154,6 +175,7 @@ static int send_octets(struct sock *sk, struct sdp_link *link,
 		       struct msghdr *msg, int *error)
 {
 	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
+	bool received = false;
 	u32 unpushed = 0;
 	int done = 0;
 	int ret = 0;
@@ -171,6 +193,7 @@ static int send_octets(struct sock *sk, struct sdp_link *link,
 		if (ret > 0) {
 			done += ret;
 			unpushed += ret;
+			received = false;
 			if (unpushed >= PUSH) {
 				push(link, true);
 				unpushed = 0;
@@ -181,7 +204,13 @@ static int send_octets(struct sock *sk, struct sdp_link *link,
 			break;
 		/* do not hold anything back for octets that cannot come */
 		push(link, false);
+		/* credit may be among what has arrived */
+		if (!received && receive(link, &timeo)) {
+			received = true;
+			continue;
+		}
 		ret = wait_to_send(sk, link, &timeo);
+		received = false;
 		if (ret)
 			break;
 	}
@@ -400,7 +429,8 @@ static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 	}
 	add_wait_queue(sk_sleep(sk), &wait);
 	ret = sk_wait_event(sk, timeo, recv_ended(sk, link) ||
-			    readable(link, seen + 1) || (seen && full(link)),
+			    readable(link, seen + 1) || (seen && full(link)) ||
+			    READ_ONCE(link->arrived),
 			    &wait);
 	remove_wait_queue(sk_sleep(sk), &wait);
 	return ret < 0 ? ret : 1;
@@ -461,6 +491,9 @@ static void tell_inq(const struct sock *sk, struct sdp_link *link,
 	if (!tcp_sk(sk)->recvmsg_inq && !msg->msg_get_inq)
 		return;
 	octets = inq(sk, link);
+	/* who learns that there is nothing does not look */
+	if (!octets && sdp_link_receive(link, SDP_RX_SIZE))
+		octets = inq(sk, link);
 	/* the end of the stream can be read */
 	if (!octets && READ_ONCE(link->eof))
 		octets = 1;
@@ -476,6 +509,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 	size_t target = sock_rcvlowat(sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
 	u32 seen = max(sk_peek_offset(sk, flags), 0);
+	bool received = false;
 	int done = 0;
 	int ret = 0;
 	bool over;
@@ -498,9 +532,16 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		ret = copy_some(sk, link, msg, len - done, flags, &seen);
 		if (ret > 0) {
 			done += ret;
+			received = false;
 			continue;
 		}
-		if (ret < 0 || done >= target)
+		if (ret < 0)
+			break;
+		if (!received && receive(link, &timeo)) {
+			received = true;
+			continue;
+		}
+		if (done >= target)
 			break;
 		/* a long MSG_WAITALL must not go on with the small buffers */
 		if (READ_ONCE(link->grow) && done && !peek)
@@ -509,6 +550,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 				      &timeo);
 		if (ret <= 0)
 			break;
+		received = false;
 	}
 	if (peek)
 		sk_peek_offset_fwd(sk, done);
@@ -583,6 +625,8 @@ int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
 	switch (cmd) {
 	case SIOCINQ:
 		*value = inq(sk, link);
+		if (!*value && sdp_link_receive(link, SDP_RX_SIZE))
+			*value = inq(sk, link);
 		return 0;
 	case SIOCOUTQ:
 		*value = sdp_carrier_outq(sk, link);

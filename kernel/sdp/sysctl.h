@@ -22,6 +22,7 @@ enum sdp_tunable {
 	SDP_ORPHANS_MAX,	/* orphans of the whole host */
 	SDP_RX_SIZE_MAX,	/* size of a receive buffer */
 	SDP_LAYOUT_DEFAULT,	/* enum sdp_layout */
+	SDP_INITIATOR_DEFAULT,	/* enum sdp_info_initiator, of new sockets */
 	SDP_POLICY_DEFAULT,	/* enum sdp_info_policy, of new sockets */
 	/* the port mapper, see pm.h */
 	SDP_PM_UDP_PORT,	/* of the responder, and at peers */

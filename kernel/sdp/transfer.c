@@ -1025,16 +1025,26 @@ void sdp_link_pump(struct sdp_link *link)
 	set_nudge(link, &q);
 }
 
-void sdp_link_quiesce(struct sdp_link *link)
+static void quiesce(struct sdp_link *link, bool receivers)
 {
 	spin_lock_bh(&link->lock);
-	while (link->pump != SDP_PUMP_IDLE) {
+	while (link->pump != SDP_PUMP_IDLE || (receivers && link->receivers)) {
 		spin_unlock_bh(&link->lock);
-		/* the sender has softirqs off, so this does not take long */
+		/* a sender has softirqs off, and a receiver has a bound */
 		usleep_range(10, 100);
 		spin_lock_bh(&link->lock);
 	}
 	spin_unlock_bh(&link->lock);
+}
+
+void sdp_link_quiesce(struct sdp_link *link)
+{
+	quiesce(link, true);
+}
+
+void sdp_link_wait_posted(struct sdp_link *link)
+{
+	quiesce(link, false);
 }
 
 static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -1061,6 +1071,8 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 		sdp_link_event(link, SDP_EV_FIN);
 	link->tx_large -= large;
 	if (link->phase == SDP_LINK_UP) {
+		if (mid == SDP_MID_HELLO_ACK)
+			sdp_link_answered(link);
 		if (mid == SDP_MID_ABORT_CONN)
 			input = SDP_IN_ABORT_DONE;
 		if (mid == SDP_MID_SUSP_COMM_ACK)
@@ -1193,6 +1205,7 @@ void sdp_link_keep(struct sdp_link *link)
 	link->rx = NULL;
 	WRITE_ONCE(link->rx_full, 0);
 	WRITE_ONCE(link->grow, false);
+	WRITE_ONCE(link->arrived, false);
 	spare = link->spare;
 	link->spare = NULL;
 	link->spares = 0;

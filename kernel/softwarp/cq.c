@@ -142,7 +142,8 @@ int swp_cq_push(struct swp_cq *cq, struct swp_cqe *cqe)
 		      cqe->byte_len, cqe->vendor_err);
 	flags = cq_lock(cq);
 	ctrl = swp_ring_ctrl(&cq->ring);
-	cons = cq->ring.entry ? READ_ONCE(ctrl->cons) : cq->cons;
+	/* pairs with the poller's release of cons: it has read the slot */
+	cons = cq->ring.entry ? smp_load_acquire(&ctrl->cons) : cq->cons;
 	/* a wrong cons of a hostile owner counts as an overflow */
 	if (cq->overflow || cq->prod - cons >= cq->ring.entries) {
 		if (!cq->overflow) {

@@ -121,6 +121,7 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	swp_policy_init(dev);
 	swp_cm_device_init(dev);
 	make_gid(dev);
+	swp_gids_init(dev);
 
 	ibdev = &dev->base;
 	ib_set_device_ops(ibdev, &swp_dev_ops);
@@ -194,6 +195,12 @@ static int newlink(const char *name, struct net_device *ndev)
 	ret = ib_register_device(&dev->base, name, NULL);
 	if (ret)
 		goto err;
+	/* for addresses that came while no notifier found the device */
+	other = ib_device_get_by_netdev(ndev, SWP_DRIVER_ID);
+	if (other) {
+		swp_gids_look(to_swp_dev(other));
+		ib_device_put(other);
+	}
 	return 0;
 err:
 	ib_dealloc_device(&dev->base);
@@ -266,6 +273,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 		break;
 	case NETDEV_CHANGEADDR:
 		make_gid(dev);
+		swp_gids_look(dev);
 		port_event(dev, IB_EVENT_GID_CHANGE);
 		break;
 	case NETDEV_CHANGENAME:
@@ -306,9 +314,15 @@ int swp_device_register(void)
 {
 	int ret = register_netdevice_notifier(&netdev_nb);
 
-	if (!ret)
-		rdma_link_register(&link_ops);
-	return ret;
+	if (ret)
+		return ret;
+	ret = swp_gids_register();
+	if (ret) {
+		unregister_netdevice_notifier(&netdev_nb);
+		return ret;
+	}
+	rdma_link_register(&link_ops);
+	return 0;
 }
 
 /*
@@ -320,5 +334,6 @@ void swp_device_unregister(void)
 {
 	rdma_link_unregister(&link_ops);
 	ib_unregister_driver(SWP_DRIVER_ID);
+	swp_gids_unregister();
 	unregister_netdevice_notifier(&netdev_nb);
 }

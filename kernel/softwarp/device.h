@@ -43,6 +43,8 @@ struct swp_params {
 	uint handshake_ms;	/* time for TCP connect, or an MPA Request */
 	uint reply_ms;		/* time for an MPA Reply, milliseconds */
 	/* struct swp_policy of devices added later */
+	uint qp_port;		/* TCP port of QPs that wait for a peer; 0: none */
+	uint qp_setup_ms;	/* time for the peer to come */
 	uint mpa_rev;
 	uint mpa_crc;
 	uint mpa_markers;
@@ -97,11 +99,25 @@ struct swp_policy {
 	u8 extensions;		/* bool: RFC 7306 is sent and accepted */
 };
 
+/*
+ * The addresses of the netdev that follow the first GID.  An address keeps its
+ * place as long as the netdev has it; a place without one is all zeros.
+ */
+#define SWP_GIDS	32	/* with the first one */
+
+struct swp_gids {
+	spinlock_t lock;	/* protects the addresses; bh safe */
+	union ib_gid addr[SWP_GIDS - 1];
+	bool first_is_addr;	/* the first GID is the link-local address */
+	struct work_struct work;	/* queued: a reference on the device */
+};
+
 struct swp_device {
 	struct ib_device base;		/* first: ib_core allocates it */
 	struct net_device *netdev;	/* held from newlink to dealloc */
 	netdevice_tracker netdev_tracker;
-	union ib_gid gid;
+	union ib_gid gid;		/* the first of the table */
+	struct swp_gids gids;
 	struct swp_policy policy;	/* swp_policy_read() */
 
 	struct xarray qps;		/* QP number -> struct swp_qp */
@@ -125,6 +141,7 @@ struct swp_device {
 	struct list_head eps;		/* struct swp_ep */
 	struct list_head listeners;	/* struct swp_listener */
 	u32 num_listeners;		/* not yet freed, listed or not */
+	struct swp_listener *shared;	/* of waiting QPs, see listen.c */
 	bool cm_dead;			/* being removed: no new endpoints */
 };
 
@@ -177,6 +194,22 @@ struct swp_pd {
 int swp_device_register(void);
 void swp_device_unregister(void);
 void swp_dealloc_driver(struct ib_device *ibdev);
+
+/* gid.c */
+void swp_gids_init(struct swp_device *dev);
+/* The table may have to change.  Any context; the caller holds the device. */
+void swp_gids_look(struct swp_device *dev);
+/* Any context.  An empty place is all zeros.  -EINVAL: behind the table. */
+int swp_gid_query(struct swp_device *dev, u32 index, union ib_gid *gid);
+/*
+ * The address of a GID, ours or a peer's, with port 0.  Any context.
+ * -EADDRNOTAVAIL: it is the first GID, or another one, that no IP address
+ * belongs to.
+ */
+int swp_gid_address(struct swp_device *dev, const u8 *gid,
+		    struct sockaddr_storage *addr);
+int swp_gids_register(void);
+void swp_gids_unregister(void);
 
 /* policy.c: any context */
 void swp_policy_init(struct swp_device *dev);

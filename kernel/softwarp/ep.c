@@ -269,7 +269,14 @@ static void tell_replied(struct swp_ep *ep, int status,
 static void connect_failed(struct swp_ep *ep, int err,
 			   const struct swp_mpa_frame *f, enum swp_drop how)
 {
+	int pause = ep->ulp->again ? ep->ulp->again(ep, err, f) : -1;
+
 	lockdep_assert_held(&ep->mutex);
+	if (pause >= 0) {
+		swp_ep_drop_llp(ep, how);
+		swp_ep_pause(ep, pause);
+		return;
+	}
 	if (err == -ECONNREFUSED && f && ep->ulp->rejected)
 		ep->ulp->rejected(ep);
 	swp_ep_drop_llp(ep, how);
@@ -375,6 +382,44 @@ void swp_ep_own(struct swp_ep *ep, struct swp_llp *llp)
 	swp_llp_set_owner(llp, &llp_ops, ep);
 }
 
+int swp_ep_connect(struct swp_ep *ep, const struct sockaddr_storage *local,
+		   const struct sockaddr_storage *remote, int tos)
+{
+	struct swp_llp *llp;
+	int ret;
+
+	lockdep_assert_held(&ep->mutex);
+	llp = swp_llp_open(ep->net, local, tos);
+	if (IS_ERR(llp))
+		return PTR_ERR(llp);
+	ret = swp_llp_connect(llp, remote);
+	if (ret && ret != -EINPROGRESS) {
+		swp_llp_put(llp);
+		return ret;
+	}
+	ep->hs->sent = 0;
+	ep->state = SWP_EP_CONNECTING;
+	swp_ep_own(ep, llp);
+	return 0;
+}
+
+void swp_ep_pause(struct swp_ep *ep, unsigned int ms)
+{
+	lockdep_assert_held(&ep->mutex);
+	ep->state = SWP_EP_PAUSED;
+	kref_get(&ep->ref);
+	if (mod_delayed_work(swp_cm_wq, &ep->timer, msecs_to_jiffies(ms)))
+		swp_ep_put(ep);
+}
+
+void swp_ep_hurry(struct swp_ep *ep)
+{
+	mutex_lock(&ep->mutex);
+	if (ep->state == SWP_EP_PAUSED)
+		swp_ep_pause(ep, 0);
+	mutex_unlock(&ep->mutex);
+}
+
 /* Frames ------------------------------------------------------------------- */
 
 void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord)
@@ -383,6 +428,8 @@ void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord)
 	struct swp_mpa_local *l = &hs->local;
 
 	l->max_ird = min_t(uint, swp_params.max_ird, SWP_MAX_ORD);
+	if (hs->exact_ird)
+		l->max_ird = min_t(u32, ird, l->max_ird);
 	l->ird = min_t(u32, ird, l->max_ird);
 	l->ord = min_t(u32, ord, SWP_MAX_ORD);
 	l->rtr = policy->rtr;
@@ -512,13 +559,17 @@ static bool pd_too_long(struct swp_ep *ep, const char *what,
 static int send_frame(struct swp_ep *ep, enum swp_mpa_kind kind,
 		      const struct swp_mpa_frame *f)
 {
-	u8 out[SWP_MPA_FRAME_MAX];
-	int len = swp_mpa_encode(kind, f, out);
+	struct swp_handshake *hs = ep->hs;
+	u32 lead = kind == SWP_MPA_REQUEST ? hs->lead_len : 0;
+	u8 out[SWP_STARTUP_LEAD + SWP_MPA_FRAME_MAX];
+	int len;
 
 	lockdep_assert_held(&ep->mutex);
+	memcpy(out, hs->lead, lead);
+	len = swp_mpa_encode(kind, f, out + lead);
 	if (len < 0)
 		return len;
-	return swp_llp_send(ep->llp, out, len, &ep->hs->sent);
+	return swp_llp_send(ep->llp, out, lead + len, &hs->sent);
 }
 
 /*
@@ -657,6 +708,11 @@ static void start_active(struct swp_ep *ep, const struct swp_mpa_frame *reply,
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
+	ret = ep->ulp->vet ? ep->ulp->vet(ep, reply) : 0;
+	if (ret) {
+		give_up(ep, ret, SWP_FAULT_MPA_LOCAL, res);
+		return;
+	}
 	if (pd_too_long(ep, "Reply", reply)) {
 		give_up(ep, -EMSGSIZE, SWP_FAULT_MPA_LOCAL, res);
 		return;
@@ -768,14 +824,15 @@ void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len)
 		swp_stat_inc(ep->dev, MPA_REJECTED);
 }
 
-/* The same from the work item, which must not wait.  False: try again. */
-static bool try_refusal(struct swp_ep *ep)
+bool swp_ep_try_refusal(struct swp_ep *ep, const void *pd, u16 len)
 {
 	struct swp_mpa_frame rep;
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
 	swp_mpa_refuse(&ep->hs->local, &ep->hs->peer, &rep);
+	rep.pd = pd;
+	rep.pd_len = len;
 	ret = send_frame(ep, SWP_MPA_REPLY, &rep);
 	if (!ret)
 		swp_stat_inc(ep->dev, MPA_REJECTED);
@@ -840,7 +897,7 @@ static void request_came(struct swp_ep *ep)
 
 	swp_handshake_local(hs, swp_params.max_ird, SWP_MAX_ORD);
 	if (crc_missing(hs, &hs->peer)) {
-		if (!try_refusal(ep)) {
+		if (!swp_ep_try_refusal(ep, NULL, 0)) {
 			swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
 			return;
 		}
@@ -915,6 +972,18 @@ int swp_ep_accept(struct swp_ep *ep, u32 ird, u32 ord, const void *pd,
 
 /* The states --------------------------------------------------------------- */
 
+/* Tries to connect once more. */
+static bool pause_over(struct swp_ep *ep)
+{
+	int ret = ep->ulp->reopen(ep);
+
+	if (ret)
+		connect_failed(ep, ret, NULL, SWP_DROP_RST);
+	else
+		swp_ep_start_timer(ep);
+	return false;
+}
+
 static bool connect_late(struct swp_ep *ep)
 {
 	ibdev_dbg(&ep->dev->base, "connect to %pISpc timed out\n",
@@ -965,7 +1034,8 @@ static void end_running(struct swp_ep *ep, int error)
 
 	if (!qp)
 		return;
-	swp_qp_abort(qp);
+	/* a QP that was reset may have another stream by now */
+	swp_qp_abort(qp, ep);
 	swp_qp_put(qp);
 }
 
@@ -984,6 +1054,11 @@ struct rule {
 };
 
 static const struct rule rules[SWP_EP_STATES] = {
+	[SWP_EP_PAUSED] = {
+		/* no event: a callback of the last stream may come late */
+		.late = pause_over,
+		.end = end_connect,
+	},
 	[SWP_EP_CONNECTING] = {
 		.run = connecting,
 		.limit = &swp_params.handshake_ms,

@@ -4,13 +4,15 @@
  * stream, and the events of its end.
  *
  *   active    CONNECTING -> WAIT_REPLY ---------------------> RUNNING -> DEAD
+ *             ^  PAUSED  <------'   (pair.c: the peer is not there yet)
  *   passive   WAIT_REQUEST -> OFFERING -> REPORTED -(accept)-> RUNNING -> DEAD
  *
  * All events of an endpoint queue one work item (ep.c), which handles what has
  * arrived and never waits for the peer.  In RUNNING the QP owns the stream and
- * calls peer_fin() and closed().  An endpoint serves a ULP: iw_cm (iwcm.c), or
- * a kernel consumer with a socket (startup.c).  A listener (listen.c) creates
- * the passive endpoints of iw_cm.
+ * calls peer_fin() and closed().  An endpoint serves a ULP: iw_cm (iwcm.c), a
+ * kernel consumer with a socket (startup.c), or a QP that ibv_modify_qp()
+ * connects (pair.c).  A listener (listen.c) creates the passive endpoints of
+ * iw_cm and of pair.c.
  *
  * Locks, outermost first:
  *   hub_mutex      the list of hubs, their creation and end (listen.c)
@@ -35,6 +37,7 @@
 
 #include "device.h"
 #include "llp.h"
+#include "include/startup.h"
 #include "proto/mpa.h"
 
 struct swp_ulp;
@@ -43,6 +46,7 @@ struct swp_ulp;
 #define SWP_MEMORY_RETRY_MS	5
 
 enum swp_ep_state {
+	SWP_EP_PAUSED,		/* the next attempt to connect is due later */
 	SWP_EP_CONNECTING,	/* TCP is connecting */
 	SWP_EP_WAIT_REPLY,	/* Request sent */
 	SWP_EP_WAIT_REQUEST,	/* accepted by TCP */
@@ -63,8 +67,14 @@ struct swp_handshake {
 	u8 max_rev;
 	bool retried;			/* active: now with revision 1 */
 	u32 ird, ord;			/* startup: requested by the consumer */
+	bool exact_ird;			/* grant no more than it asks for */
+	u32 attempts;			/* pair: failed ones */
 	u16 pd_len;			/* active: the ULP's private data */
 	u8 *pd;
+	/* startup, active: octets to send ahead of the Request */
+	u8 lead_len;
+	u8 lead[SWP_STARTUP_LEAD];
+	u8 refusal;			/* of a QP's peer: enum swp_pair_reason */
 	size_t sent;			/* octets of our frame given to TCP */
 	/* the peer's frame: room for a header, until more is announced */
 	size_t got, room;
@@ -91,6 +101,7 @@ struct swp_ep {
 	/* iw_cm */
 	struct iw_cm_id *id;		/* reference; passive: after accept */
 	struct net *net;		/* active, until RUNNING; reference */
+	/* iw_cm, pair */
 	struct swp_listener *lis;	/* passive, until RUNNING; reference */
 	struct list_head lis_entry;	/* lis->lock: pending or reported */
 	struct hlist_node source_entry;	/* lis->lock: while pending */
@@ -134,6 +145,15 @@ struct swp_ulp {
 	 * move to OFFERING and try again.  May release the mutex meanwhile.
 	 */
 	void (*offer)(struct swp_ep *ep);
+	/*
+	 * A connect has failed, ep->qp is still claimed: returns milliseconds
+	 * until the next attempt, or -1: replied() follows.  May be NULL.
+	 * @f: the peer's rejection, or NULL
+	 */
+	int (*again)(struct swp_ep *ep, int error,
+		     const struct swp_mpa_frame *f);
+	/* Is this Reply the right one?  0 or the error.  May be NULL. */
+	int (*vet)(struct swp_ep *ep, const struct swp_mpa_frame *f);
 	/* A passive endpoint ends before it is accepted; may be NULL. */
 	void (*dropped)(struct swp_ep *ep, int error);
 	/* Is no answer to offer() possible any more?  NULL: it always is. */
@@ -197,6 +217,17 @@ void swp_ep_discard(struct swp_ep *ep, int error, enum swp_drop how);
  */
 void swp_ep_told_up(struct swp_ep *ep);
 
+/*
+ * Opens a TCP connection; the socket's callbacks report progress.  Returns 0,
+ * with the endpoint in CONNECTING, or an error.
+ */
+int swp_ep_connect(struct swp_ep *ep, const struct sockaddr_storage *local,
+		   const struct sockaddr_storage *remote, int tos);
+/* Moves the endpoint to PAUSED: ulp->reopen() follows after @ms. */
+void swp_ep_pause(struct swp_ep *ep, unsigned int ms);
+/* Ends the pause of an endpoint, if it makes one.  Takes the mutex. */
+void swp_ep_hurry(struct swp_ep *ep);
+
 void swp_handshake_local(struct swp_handshake *hs, u32 ird, u32 ord);
 /* Copies the ULP's private data for the Request. */
 int swp_handshake_pd(struct swp_handshake *hs, const void *pd, u16 len);
@@ -210,6 +241,11 @@ int swp_handshake_room(struct swp_ep *ep, size_t len);
 int swp_ep_spoke_early(struct swp_ep *ep);
 /* Sends a rejection.  Waits for memory, not for the peer. */
 void swp_ep_send_refusal(struct swp_ep *ep, const void *pd, u16 len);
+/*
+ * The same from the work item, which must not wait.  False: try again later,
+ * with the same private data.
+ */
+bool swp_ep_try_refusal(struct swp_ep *ep, const void *pd, u16 len);
 /*
  * Gives the stream to ep->qp and sends the Reply.  On failure it changes
  * nothing in the endpoint.
@@ -239,6 +275,16 @@ bool swp_listener_is_dead(struct swp_listener *lis);
 /* Prevents new endpoints and listeners; closes the existing listeners. */
 void swp_listen_stop(struct swp_device *dev);
 void swp_listen_init(void);
+
+/*
+ * The listener of a device's QPs that wait for a peer, on any address and this
+ * port.  The first user creates it, the last one closes it.  Process context, no
+ * locks.  Returns 0, -ENODEV: the device is being removed, or the error of the
+ * socket, -EADDRINUSE for example.
+ */
+int swp_listener_share(struct swp_device *dev, const struct swp_ulp *ulp,
+		       u16 port);
+void swp_listener_unshare(struct swp_device *dev);
 
 /* iwcm.c ------------------------------------------------------------------- */
 

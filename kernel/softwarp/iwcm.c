@@ -188,27 +188,12 @@ later:
 
 /* Calls by iw_cm ----------------------------------------------------------- */
 
-/* Opens the TCP connection; the socket's callbacks report progress. */
 static int open_tcp(struct swp_ep *ep)
 {
-	struct iw_cm_id *id = ep->id;
-	struct swp_llp *llp;
-	int ret;
+	const struct iw_cm_id *id = ep->id;
 
-	lockdep_assert_held(&ep->mutex);
-	llp = swp_llp_open(ep->net, &id->m_local_addr,
-			   id->tos_set ? id->tos : -1);
-	if (IS_ERR(llp))
-		return PTR_ERR(llp);
-	ret = swp_llp_connect(llp, &id->m_remote_addr);
-	if (ret && ret != -EINPROGRESS) {
-		swp_llp_put(llp);
-		return ret;
-	}
-	ep->hs->sent = 0;
-	ep->state = SWP_EP_CONNECTING;
-	swp_ep_own(ep, llp);
-	return 0;
+	return swp_ep_connect(ep, &id->m_local_addr, &id->m_remote_addr,
+			      id->tos_set ? id->tos : -1);
 }
 
 /*
@@ -424,7 +409,7 @@ void swp_cm_device_init(struct swp_device *dev)
 	dev->cm_dead = false;
 }
 
-void swp_cm_qp_gone(struct swp_qp *qp)
+struct swp_ep *swp_cm_claimer(struct swp_qp *qp)
 {
 	struct swp_ep *ep;
 
@@ -434,6 +419,13 @@ void swp_cm_qp_gone(struct swp_qp *qp)
 	if (ep)
 		swp_ep_get(ep);
 	spin_unlock_bh(&qp->lock);
+	return ep;
+}
+
+void swp_cm_qp_gone(struct swp_qp *qp)
+{
+	struct swp_ep *ep = swp_cm_claimer(qp);
+
 	if (!ep)
 		return;
 	swp_ep_kill(ep, -ECONNABORTED);

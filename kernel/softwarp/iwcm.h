@@ -9,6 +9,7 @@
 #include <rdma/iw_cm.h>
 
 struct swp_device;
+struct swp_ep;
 struct swp_qp;
 
 int swp_cm_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param);
@@ -28,8 +29,10 @@ void swp_cm_device_stop(struct swp_device *dev);
  * refers to an endpoint.
  */
 void swp_cm_device_gone(struct swp_device *dev);
+/* The start-up that has a claim on the QP, with a reference, or NULL. */
+struct swp_ep *swp_cm_claimer(struct swp_qp *qp);
 /*
- * The QP is being destroyed or moved to ERROR: fail the start-up that has a
+ * The QP is being reset, destroyed or moved to ERROR: fail the start-up that has a
  * claim on it.  Process context, no locks.
  */
 void swp_cm_qp_gone(struct swp_qp *qp);

@@ -65,7 +65,12 @@ struct swp_listener {
 	struct list_head dev_entry;	/* dev->cm_lock */
 	struct swp_hub *hub;		/* NULL: other namespace, no socket */
 	struct list_head hub_entry;	/* hub->lock */
-	struct iw_cm_id *id;
+	struct iw_cm_id *id;		/* NULL: of QPs that wait for a peer */
+	const struct swp_ulp *ulp;	/* of its endpoints */
+	struct sockaddr_storage addr;
+	bool v6only;
+	int tos;			/* -1: not set */
+	u32 users;			/* without id: QPs; hub_mutex */
 	struct mem_cgroup *memcg;	/* charged for incoming connections */
 
 	spinlock_t lock;		/* protects all below */
@@ -328,7 +333,7 @@ static int hub_incoming(struct swp_hub *hub, struct swp_llp *llp)
 	}
 
 	old = set_active_memcg(lis->memcg);
-	ep = swp_ep_new(lis->dev, &swp_iwcm_ulp, SWP_EP_WAIT_REQUEST);
+	ep = swp_ep_new(lis->dev, lis->ulp, SWP_EP_WAIT_REQUEST);
 	set_active_memcg(old);
 	if (IS_ERR(ep)) {
 		bool hold = PTR_ERR(ep) == -ENOMEM && may_hold(hub, lis);
@@ -439,8 +444,7 @@ static void hub_free(struct swp_hub *hub)
 /* Joins the hub of the address; the first listener creates it. */
 static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 {
-	const struct sockaddr_storage *addr = &lis->id->m_local_addr;
-	const struct iw_cm_id *id = lis->id;
+	const struct sockaddr_storage *addr = &lis->addr;
 	struct swp_listener *other;
 	struct swp_hub *hub;
 	int ret;
@@ -449,7 +453,7 @@ static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 	list_for_each_entry(hub, &hubs, entry) {
 		if (!net_eq(hub->net, net) || !addr_equal(&hub->addr, addr))
 			continue;
-		if (hub->v6only != id->afonly)
+		if (hub->v6only != lis->v6only)
 			return -EADDRINUSE;
 		other = hub_find(hub, lis->dev->netdev);
 		if (other) {
@@ -464,7 +468,7 @@ static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 		return -ENOMEM;
 	hub->net = net;
 	hub->addr = *addr;
-	hub->v6only = id->afonly;
+	hub->v6only = lis->v6only;
 	spin_lock_init(&hub->lock);
 	INIT_LIST_HEAD(&hub->listeners);
 	INIT_DELAYED_WORK(&hub->accept_work, hub_accept);
@@ -474,9 +478,8 @@ static int hub_join(struct swp_listener *lis, struct net *net, int backlog)
 	 * Listeners with larger backlogs may join later.  A connection waits
 	 * here only for hub_accept(), not for the ULP.
 	 */
-	ret = swp_lls_open(&hub->lls, net, addr, id->afonly,
-			   id->tos_set ? id->tos : -1, max(backlog, 1024),
-			   hub_ready, hub);
+	ret = swp_lls_open(&hub->lls, net, addr, lis->v6only, lis->tos,
+			   max(backlog, 1024), hub_ready, hub);
 	if (ret) {
 		kfree(hub);
 		return ret;
@@ -525,38 +528,42 @@ static struct net *listen_net(const struct iw_cm_id *id)
 	return NULL;
 }
 
-int swp_cm_listen(struct iw_cm_id *id, int backlog)
+static struct swp_listener *listener_new(struct swp_device *dev,
+					 const struct swp_ulp *ulp)
 {
-	struct swp_device *dev = to_swp_dev(id->device);
-	struct net *id_net = listen_net(id);
-	struct swp_listener *lis;
-	struct net *net;
-	int ret = 0;
+	struct swp_listener *lis = kzalloc(sizeof(*lis), GFP_KERNEL_ACCOUNT);
 
-	if (id->m_local_addr.ss_family != AF_INET &&
-	    id->m_local_addr.ss_family != AF_INET6)
-		return -EAFNOSUPPORT;
-
-	lis = kzalloc(sizeof(*lis), GFP_KERNEL_ACCOUNT);
 	if (!lis)
-		return -ENOMEM;
+		return NULL;
 	kref_init(&lis->ref);
 	spin_lock_init(&lis->lock);
 	INIT_LIST_HEAD(&lis->pending);
 	INIT_LIST_HEAD(&lis->reported);
 	lis->hold_again = jiffies;
 	lis->dev = dev;
-	lis->id = id;
-	/* NULL, or that of the root, for a kernel consumer */
-	lis->memcg = get_mem_cgroup_from_mm(current->mm);
+	lis->ulp = ulp;
+	spin_lock_bh(&dev->cm_lock);
+	dev->num_listeners++;
+	spin_unlock_bh(&dev->cm_lock);
+	return lis;
+}
 
+/*
+ * Adds a listener to its device, and has it listen.  On failure the caller puts
+ * it.  @id_net: the namespace of the ULP, NULL: that of the netdev.
+ */
+static int listener_open(struct swp_listener *lis, const struct net *id_net,
+			 int backlog)
+{
+	struct swp_device *dev = lis->dev;
+	struct net *net;
+	int ret = 0;
+
+	lockdep_assert_held(&hub_mutex);
 	rcu_read_lock();
 	net = maybe_get_net(dev_net(dev->netdev));
 	rcu_read_unlock();
-
-	mutex_lock(&hub_mutex);
 	spin_lock_bh(&dev->cm_lock);
-	dev->num_listeners++;
 	if (dev->cm_dead || !net)
 		ret = -ENODEV;
 	else
@@ -574,13 +581,37 @@ int swp_cm_listen(struct iw_cm_id *id, int backlog)
 			spin_unlock_bh(&dev->cm_lock);
 		}
 	}
+	if (net)
+		put_net(net);
+	return ret;
+}
+
+int swp_cm_listen(struct iw_cm_id *id, int backlog)
+{
+	struct swp_listener *lis;
+	int ret;
+
+	if (id->m_local_addr.ss_family != AF_INET &&
+	    id->m_local_addr.ss_family != AF_INET6)
+		return -EAFNOSUPPORT;
+
+	lis = listener_new(to_swp_dev(id->device), &swp_iwcm_ulp);
+	if (!lis)
+		return -ENOMEM;
+	lis->id = id;
+	lis->addr = id->m_local_addr;
+	lis->v6only = id->afonly;
+	lis->tos = id->tos_set ? id->tos : -1;
+	/* NULL, or that of the root, for a kernel consumer */
+	lis->memcg = get_mem_cgroup_from_mm(current->mm);
+
+	mutex_lock(&hub_mutex);
+	ret = listener_open(lis, listen_net(id), backlog);
 	if (!ret) {
 		id->add_ref(id);
 		id->provider_data = lis;
 	}
 	mutex_unlock(&hub_mutex);
-	if (net)
-		put_net(net);
 	if (ret)
 		listener_put(lis);
 	return ret;
@@ -607,6 +638,16 @@ static void listener_close(struct swp_listener *lis)
 	spin_unlock_bh(&lis->lock);
 }
 
+/* The same for a listener that no ULP can use any more; the caller puts it. */
+static void listener_end(struct swp_listener *lis)
+{
+	lockdep_assert_held(&hub_mutex);
+	listener_close(lis);
+	spin_lock_bh(&lis->dev->cm_lock);
+	list_del(&lis->dev_entry);
+	spin_unlock_bh(&lis->dev->cm_lock);
+}
+
 int swp_cm_destroy_listen(struct iw_cm_id *id)
 {
 	struct swp_listener *lis = id->provider_data;
@@ -615,14 +656,83 @@ int swp_cm_destroy_listen(struct iw_cm_id *id)
 		return 0;
 	id->provider_data = NULL;
 	mutex_lock(&hub_mutex);
-	listener_close(lis);
-	spin_lock_bh(&lis->dev->cm_lock);
-	list_del(&lis->dev_entry);
-	spin_unlock_bh(&lis->dev->cm_lock);
+	listener_end(lis);
 	mutex_unlock(&hub_mutex);
 	id->rem_ref(id);
 	listener_put(lis);
 	return 0;
+}
+
+/* QPs that wait for a peer -------------------------------------------------- */
+
+/* Backlog of the socket; a connection waits there only for hub_accept(). */
+#define SWP_SHARED_BACKLOG	1024
+
+/* Listens on any address: of IPv6 and IPv4, or of IPv4 if there is no IPv6. */
+static int share_open(struct swp_listener *lis, u16 port)
+{
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&lis->addr;
+	struct sockaddr_in *in = (struct sockaddr_in *)&lis->addr;
+	int ret;
+
+	lockdep_assert_held(&hub_mutex);
+	lis->tos = -1;
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(port);
+	ret = listener_open(lis, NULL, SWP_SHARED_BACKLOG);
+	if (ret != -EAFNOSUPPORT)
+		return ret;
+	memset(&lis->addr, 0, sizeof(lis->addr));
+	in->sin_family = AF_INET;
+	in->sin_port = htons(port);
+	return listener_open(lis, NULL, SWP_SHARED_BACKLOG);
+}
+
+int swp_listener_share(struct swp_device *dev, const struct swp_ulp *ulp,
+		       u16 port)
+{
+	struct swp_listener *lis;
+	int ret = 0;
+
+	mutex_lock(&hub_mutex);
+	lis = dev->shared;
+	if (lis) {
+		/* after the end of the listener no peer would come */
+		ret = lis->dead ? -ENODEV : 0;
+		lis->users += !ret;
+		goto out;
+	}
+	lis = listener_new(dev, ulp);
+	ret = -ENOMEM;
+	if (!lis)
+		goto out;
+	ret = share_open(lis, port);
+	if (ret) {
+		listener_put(lis);
+		goto out;
+	}
+	lis->users = 1;
+	dev->shared = lis;
+out:
+	mutex_unlock(&hub_mutex);
+	return ret;
+}
+
+void swp_listener_unshare(struct swp_device *dev)
+{
+	struct swp_listener *lis;
+
+	mutex_lock(&hub_mutex);
+	lis = dev->shared;
+	if (!--lis->users) {
+		dev->shared = NULL;
+		listener_end(lis);
+	} else {
+		lis = NULL;
+	}
+	mutex_unlock(&hub_mutex);
+	if (lis)
+		listener_put(lis);
 }
 
 /* Device and module -------------------------------------------------------- */

@@ -33,6 +33,8 @@ struct swp_params swp_params = {
 	.max_pending_source = 512,
 	.handshake_ms = 10000,
 	.reply_ms = 60000,
+	.qp_port = 4794,
+	.qp_setup_ms = 60000,
 	.mpa_rev = 2,
 	.mpa_crc = SWP_CRC_PREFER,
 	.mpa_markers = 0,
@@ -132,6 +134,12 @@ MODULE_PARM_DESC(handshake_ms, "milliseconds for a TCP connect, and for a peer t
 module_param_cb(reply_ms, &bounded_ops, SWP_BOUNDED(reply_ms, INT_MAX),
 		0644);
 MODULE_PARM_DESC(reply_ms, "milliseconds for a peer to accept or reject a connection (60000)");
+module_param_cb(qp_port, &bounded_ops, SWP_BOUNDED(qp_port, U16_MAX),
+		0644);
+MODULE_PARM_DESC(qp_port, "TCP port for queue pairs that ibv_modify_qp() connects, the same on all hosts, 0 refuses them (4794)");
+module_param_cb(qp_setup_ms, &bounded_ops, SWP_BOUNDED(qp_setup_ms, INT_MAX),
+		0644);
+MODULE_PARM_DESC(qp_setup_ms, "milliseconds for the peer of such a queue pair to come (60000)");
 module_param_named(mpa_rev, swp_params.mpa_rev, uint, 0644);
 MODULE_PARM_DESC(mpa_rev, "mpa/revision of devices made from now on: 1 or 2 (2)");
 module_param_named(mpa_crc, swp_params.mpa_crc, uint, 0644);

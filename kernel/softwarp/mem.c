@@ -68,12 +68,20 @@ void swp_mr_put(struct swp_mr *mr)
 	local_bh_enable();
 }
 
+/* The rights of a QP are for its peer; see struct swp_qp for whose count. */
+static bool qp_allows(const struct swp_qp *qp, int access)
+{
+	access &= IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+		  IB_ACCESS_REMOTE_ATOMIC;
+	return !READ_ONCE(qp->paired) || !(access & ~READ_ONCE(qp->access));
+}
+
 int swp_mr_check(const struct swp_mr *mr, const struct swp_qp *qp, u64 addr,
 		 u64 len, int access)
 {
 	if (mr->base.pd != qp->base.pd || (mr->qpn && mr->qpn != qp->qpn))
 		return -EPERM;
-	if ((mr->access & access) != access)
+	if ((mr->access & access) != access || !qp_allows(qp, access))
 		return -EACCES;
 	if (addr + len < addr)
 		return -EOVERFLOW;

@@ -116,8 +116,14 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 {
 	spin_lock_bh(&qp->lock);
 	if (qp->claim == ep)
-		qp->claim = NULL;
+		WRITE_ONCE(qp->claim, NULL);
 	spin_unlock_bh(&qp->lock);
+	/*
+	 * For swp_qp_reset(); the caller still has a reference on the QP.  Pairs
+	 * with the barrier of wait_var_event(): it sees NULL, or is seen waiting.
+	 */
+	smp_mb();
+	wake_up_var(&qp->claim);
 }
 
 /* Work items: each queued one holds a reference --------------------------- */
@@ -218,7 +224,8 @@ void swp_sq_complete(struct swp_qp *qp)
 		swp_cq_notify(qp->scq, bits);
 }
 
-static int flush_sq(struct swp_qp *qp)
+/* @first: status of the oldest request that the engine has not taken */
+static int flush_sq(struct swp_qp *qp, enum ib_wc_status first)
 {
 	struct swp_ring_ctrl *ctrl = swp_ring_ctrl(&qp->sq);
 	u32 prod, left = qp->sq.entries;
@@ -248,13 +255,14 @@ static int flush_sq(struct swp_qp *qp)
 		const struct swp_sqe *e = swp_ring_slot(&qp->sq, qp->sq_tx);
 		struct swp_slot s = {
 			.wr_id = READ_ONCE(e->wr_id),
-			.status = IB_WC_WR_FLUSH_ERR,
+			.status = first,
 			.vendor_err = qp->vendor_err,
 		};
 		u8 op = READ_ONCE(e->opcode);
 
 		s.opcode = op <= SWP_OP_USER_MAX || !qp->user ? op : SWP_OP_SEND;
 		bits |= push_send(qp, &s);
+		first = IB_WC_WR_FLUSH_ERR;
 		qp->sq_tx++;
 	}
 	qp->sq_tx = prod;
@@ -305,17 +313,22 @@ static int flush_rq(struct swp_qp *qp)
 }
 
 /*
- * Completes all outstanding requests with IB_WC_WR_FLUSH_ERR, in posting order.
- * The QP is in the error state and the engines do not run, or the caller holds
- * the socket lock and has stopped them.
+ * Completes all outstanding requests with IB_WC_WR_FLUSH_ERR, in posting order,
+ * but the oldest that no engine has taken with @first.  The engines do not run,
+ * or the caller holds the socket lock and has stopped them.  A QP that is not in
+ * the error state has been reset since the caller looked.
  */
-void swp_qp_flush(struct swp_qp *qp)
+static void flush(struct swp_qp *qp, enum ib_wc_status first)
 {
 	int sbits = 0, rbits = 0;
 
 	spin_lock_bh(&qp->lock);
+	if (qp->state != SWP_QP_ERROR) {
+		spin_unlock_bh(&qp->lock);
+		return;
+	}
 	if (qp->sq.entries)
-		sbits = flush_sq(qp);
+		sbits = flush_sq(qp, first);
 	if (qp->rx.in_msg) {
 		qp->rx.in_msg = false;
 		rbits |= push_recv_flush(qp, qp->rx.wr_id);
@@ -325,6 +338,11 @@ void swp_qp_flush(struct swp_qp *qp)
 	spin_unlock_bh(&qp->lock);
 	swp_cq_notify(qp->scq, sbits);
 	swp_cq_notify(qp->rcq, rbits);
+}
+
+void swp_qp_flush(struct swp_qp *qp)
+{
+	flush(qp, IB_WC_WR_FLUSH_ERR);
 }
 
 void swp_qp_event(struct swp_qp *qp, enum ib_event_type type)
@@ -415,6 +433,12 @@ static bool qp_step(struct swp_qp *qp, enum swp_qp_input input)
 		qp->rx.swallow = true;
 	if (next.state != qp->state)
 		set_state(qp, next.state);
+	if (next.state == SWP_QP_LEFT) {
+		swp_tx_set_turn(qp, SWP_TURN_NOBODY);
+		/* close_work looks for what was posted before that */
+		if (qp->sq.entries)
+			WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 1);
+	}
 	if (next.actions & SWP_DO_FLUSH) {
 		swp_tx_set_turn(qp, SWP_TURN_NOBODY);
 		swp_qp_flush(qp);
@@ -486,10 +510,10 @@ void swp_qp_dead(struct swp_qp *qp, int error)
 	qp_step(qp, error ? SWP_QP_LOST : SWP_QP_CLOSED);
 }
 
-static bool sq_waiting(const struct swp_qp *qp)
+bool swp_qp_has_posts(const struct swp_qp *qp)
 {
 	return qp->sq.entries &&
-	       READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) != qp->sq_tx;
+	       READ_ONCE(swp_ring_ctrl(&qp->sq)->prod) != READ_ONCE(qp->sq_tx);
 }
 
 /*
@@ -499,6 +523,7 @@ static bool sq_waiting(const struct swp_qp *qp)
 static void llp_state_change(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
+	enum swp_qp_input input = SWP_QP_PEER_FIN;
 	struct sock *sk = llp->sk;
 	int err = sk->sk_err ? -sk->sk_err : 0;
 	const u32 lost = swp_fault_vendor_err(SWP_FAULT_MPA_CLOSED);
@@ -510,9 +535,9 @@ static void llp_state_change(struct swp_llp *llp)
 
 	swp_rx_run(qp);
 	if (err || sk->sk_state == TCP_CLOSE) {
-		if (!qp->vendor_err && qp->state == SWP_QP_RTS)
+		if (!qp->vendor_err && swp_qp_is_up(qp->state))
 			qp->vendor_err = lost;
-		if (!err && (qp->state == SWP_QP_RTS ||
+		if (!err && (swp_qp_is_up(qp->state) ||
 			     qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
 			     swp_rx_unfinished(&qp->rx)))
 			err = -ECONNRESET;
@@ -523,15 +548,17 @@ static void llp_state_change(struct swp_llp *llp)
 		return;
 
 	/* FIN: nothing more arrives, so all that waits for the peer fails */
-	if (would_step(qp, SWP_QP_PEER_FIN)) {
+	if (swp_qp_is_up(qp->state) && qp->paired)
+		input = SWP_QP_PEER_LEAVES;
+	if (would_step(qp, input)) {
 		if (qp->oread_prod != qp->oread_cons || qp->rx.in_msg ||
-		    swp_rx_unfinished(&qp->rx) || (qp->tx.fenced && sq_waiting(qp))) {
+		    swp_rx_unfinished(&qp->rx) || (qp->tx.fenced && swp_qp_has_posts(qp))) {
 			/* without Terminate: the peer does not read any more */
 			qp->vendor_err = lost;
 			swp_qp_dead(qp, -ECONNRESET);
 			return;
 		}
-		qp_step(qp, SWP_QP_PEER_FIN);
+		qp_step(qp, input);
 	}
 	if (!test_and_set_bit(SWP_QPF_FIN_SEEN, &qp->flags))
 		swp_qp_close_later(qp, SWP_QPF_PEER_FIN);
@@ -546,8 +573,10 @@ static void llp_state_change(struct swp_llp *llp)
 #define SWP_RX_MOVE	(32 * 1024)
 /* Octets after which rx_work releases the socket lock */
 #define SWP_RX_BURST	(512 * 1024)
-/* Ticks after which softirq takes over again, if rx_work has not run */
+/* Ticks after which another context takes over from one that has not run */
 #define SWP_RX_PATIENCE	2
+/* Ticks during which a reader that was late is not asked again */
+#define SWP_RX_LATE	(HZ / 4)
 
 void swp_qp_consumer_is_here(struct swp_qp *qp)
 {
@@ -566,33 +595,88 @@ static bool queue_rx(struct swp_qp *qp)
 	return queue_work_on(cpu < 0 ? WORK_CPU_UNBOUND : cpu, wq, &qp->rx_work);
 }
 
-static void rx_work(struct work_struct *work)
+/* The owner of the stream: until SWP_RX_PATIENCE is over, @by receives. */
+static void receives(struct swp_qp *qp, enum swp_rx_by by)
 {
-	struct swp_qp *qp = container_of(work, struct swp_qp, rx_work);
+	swp_qp_assert_owned(qp);
+	WRITE_ONCE(qp->rx.by, by);
+	qp->rx.by_since = jiffies;
+	if (by != SWP_RX_SOFTIRQ)
+		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
+}
+
+/* Receive some; true: there may be more, for @by to receive. */
+static bool receive(struct swp_qp *qp, enum swp_rx_by by, size_t octets)
+{
 	struct swp_llp *llp = swp_qp_llp(qp);
 	bool more = false;
 
-	if (llp) {
-		lock_sock(llp->sk);
-		if (llp->owner == qp) {
-			more = swp_rx_some(qp, SWP_RX_BURST);
-			qp->rx.moved = more;
-			qp->rx.moved_at = jiffies;
-			swp_tx_news(qp, SWP_NEWS_DATA);
-		}
-		release_sock(llp->sk);
-		swp_llp_put(llp);
+	if (!llp)
+		return false;
+	lock_sock(llp->sk);
+	if (llp->owner == qp) {
+		more = swp_rx_some(qp, octets);
+		receives(qp, more ? by : SWP_RX_SOFTIRQ);
+		swp_tx_news(qp, SWP_NEWS_DATA);
 	}
+	release_sock(llp->sk);
+	swp_llp_put(llp);
+	return more;
+}
+
+bool swp_qp_receive(struct swp_qp *qp, size_t octets)
+{
+	return receive(qp, SWP_RX_READER, octets);
+}
+
+static void rx_work(struct work_struct *work)
+{
+	struct swp_qp *qp = container_of(work, struct swp_qp, rx_work);
+
 	/* queue it again, so that others get the CPU first */
-	if (more)
-		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
-	if (!more || !queue_rx(qp))
+	if (!receive(qp, SWP_RX_WORK, SWP_RX_BURST) || !queue_rx(qp))
 		swp_qp_put(qp);
 }
 
 static bool rx_is_late(const struct swp_qp *qp)
 {
-	return time_after_eq(jiffies, qp->rx.moved_at + SWP_RX_PATIENCE);
+	return time_after_eq(jiffies, qp->rx.by_since + SWP_RX_PATIENCE);
+}
+
+/*
+ * Have the next context receive: the reader, else the work item, else softirq.
+ * A reader that did not come is not asked for a while: it may be busy.
+ * True: the caller, softirq, must not.
+ */
+static bool pass_on(struct swp_qp *qp)
+{
+	enum swp_rx_by by = qp->rx.by, next;
+	bool comes;
+
+	swp_qp_assert_owned(qp);
+	if (by == SWP_RX_READER) {
+		qp->rx.reader_late = true;
+		qp->rx.late_since = jiffies;
+	} else if (time_after_eq(jiffies, qp->rx.late_since + SWP_RX_LATE)) {
+		qp->rx.reader_late = false;
+	}
+	comes = by == SWP_RX_SOFTIRQ && qp->arrived && !qp->rx.reader_late &&
+		qp->arrived(qp->arrived_ctx);
+	next = swp_rx_next(by, comes);
+	if (next == SWP_RX_READER)
+		swp_qp_stat_inc(qp, RX_READ);
+	if (next == SWP_RX_WORK) {
+		swp_qp_get(qp);
+		if (queue_rx(qp)) {
+			swp_qp_stat_inc(qp, RX_MOVED);
+		} else {
+			/* one that was late has not run yet; it finds nothing */
+			swp_qp_put(qp);
+			next = SWP_RX_SOFTIRQ;
+		}
+	}
+	receives(qp, next);
+	return next != SWP_RX_SOFTIRQ;
 }
 
 /*
@@ -606,28 +690,17 @@ static bool rx_moves(struct swp_qp *qp)
 	int cpu = READ_ONCE(qp->rx.cpu);
 
 	swp_qp_assert_owned(qp);
-	if (qp->rx.moved && !rx_is_late(qp))
-		return true;
-	/* a late rx_work finds nothing; until it ran, queue_rx() fails */
-	qp->rx.moved = false;
+	if (qp->rx.by != SWP_RX_SOFTIRQ)
+		return !rx_is_late(qp) || pass_on(qp);
 	if (cpu < 0 || cpu == raw_smp_processor_id() ||
 	    swp_llp_is_locked(qp->llp) || swp_llp_unread(qp->llp) < SWP_RX_MOVE)
 		return false;
-	swp_qp_get(qp);
-	if (!queue_rx(qp)) {
-		swp_qp_put(qp);
-		return false;
-	}
-	qp->rx.moved = true;
-	qp->rx.moved_at = jiffies;
-	mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
-	swp_qp_stat_inc(qp, RX_MOVED);
-	return true;
+	return pass_on(qp);
 }
 
 /*
- * With a full window no packet arrives whose softirq would notice that rx_work
- * is late, so this timer does.  Nothing stops it when rx_work has run: it
+ * With a full window no packet arrives whose softirq would notice that another
+ * context is late, so this timer does.  Nothing stops it when that has run: it
  * checks the time of the last move instead.
  */
 static void rx_late(struct timer_list *t)
@@ -640,12 +713,11 @@ static void rx_late(struct timer_list *t)
 		return;
 	if (!swp_llp_trylock(llp)) {
 		/* try again when the lock is free */
-		again = READ_ONCE(qp->rx.moved);
+		again = READ_ONCE(qp->rx.by) != SWP_RX_SOFTIRQ;
 	} else {
-		if (llp->owner == qp && qp->rx.moved) {
+		if (llp->owner == qp && qp->rx.by != SWP_RX_SOFTIRQ) {
 			again = !rx_is_late(qp);
-			if (!again) {
-				qp->rx.moved = false;
+			if (!again && !pass_on(qp)) {
 				swp_rx_run(qp);
 				swp_tx_news(qp, SWP_NEWS_DATA);
 			}
@@ -728,6 +800,9 @@ static void close_work(struct work_struct *work)
 	swp_llp_put(llp);
 	stop_linger(qp);
 	tell_closed(qp);
+	/* what was posted meanwhile must not wait */
+	if (READ_ONCE(qp->state) == SWP_QP_LEFT)
+		swp_qp_kick(qp);
 out_put:
 	swp_llp_put(llp);
 out:
@@ -763,7 +838,7 @@ static void linger_work(struct work_struct *work)
 		lock_sock(llp->sk);
 		if (llp->owner != qp)
 			;
-		else if (qp->state != SWP_QP_CLOSING || qp->tx.shut ||
+		else if (!swp_qp_closes(qp->state) || qp->tx.shut ||
 			 qp->tx.fenced)
 			swp_qp_dead(qp, qp->close_error);
 		else if (closing_moves(qp))
@@ -889,10 +964,11 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 	for (n = 1; llp && n <= SWP_TX_LOOPS; n++) {
 		buf = starved_buf(qp);
 		lock_sock(llp->sk);
-		WRITE_ONCE(qp->tx.holder, current);
-		qp->tx.leaving = n == SWP_TX_LOOPS;
-		qp->tx.left = SWP_TX_BURST;
+		/* otherwise the QP may have another stream by now */
 		if (llp->owner == qp) {
+			WRITE_ONCE(qp->tx.holder, current);
+			qp->tx.leaving = n == SWP_TX_LOOPS;
+			qp->tx.left = SWP_TX_BURST;
 			if (buf) {
 				swp_rx_feed(qp, buf,
 					    roundup_pow_of_two(SWP_FPDU_MAX));
@@ -924,6 +1000,8 @@ static void run_tx(struct swp_qp *qp, enum swp_run why)
 	/* the step to ERROR has flushed; flush what was posted later */
 	if (READ_ONCE(qp->state) == SWP_QP_ERROR)
 		swp_qp_flush(qp);
+	else if (!llp)
+		swp_pair_posted(qp);
 }
 
 /* Must the poller go on?  Read without the lock. */
@@ -1048,6 +1126,8 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	qp->rx.notifies = -1;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
+	mutex_init(&qp->modify);
+	swp_pair_init(qp);
 	/* iWARP's Idle, the state of a new QP; iWARP has no Reset */
 	qp->state = SWP_QP_INIT;
 	ret = xa_alloc_cyclic_bh(&dev->qps, &qp->qpn, qp,
@@ -1059,8 +1139,8 @@ int swp_qp_init_obj(struct swp_qp *qp)
 /* The only place that changes qp->life.  Under qp->lock. */
 static bool life_step(struct swp_qp *qp, enum swp_life_step step)
 {
-	bool idle = qp->state == SWP_QP_RESET || qp->state == SWP_QP_INIT;
-	enum swp_life next = swp_life_after(qp->life, step, idle);
+	enum swp_life next = swp_life_after(qp->life, step,
+					    swp_qp_is_idle(qp->state));
 
 	lockdep_assert_held(&qp->lock);
 	if (next == SWP_LIFE_REFUSED)
@@ -1079,35 +1159,36 @@ static bool life_step_locked(struct swp_qp *qp, enum swp_life_step step)
 	return taken;
 }
 
-/*
- * After this the QP gets no stream.  Returns the stream that it has, with a
- * reference, or NULL.
- */
-static struct swp_llp *begin_end(struct swp_qp *qp)
+struct stream {
+	struct swp_qp *qp;
+	struct swp_llp *llp;
+	const struct swp_conn_ops *ops;
+	void *conn;
+};
+
+/* Socket lock held.  Without a turn the poller ends, whatever is posted. */
+static int let_go(void *arg)
 {
-	WARN_ON_ONCE(!life_step_locked(qp, SWP_STEP_GO));
-	return swp_qp_llp(qp);
+	const struct stream *s = arg;
+
+	if (s->llp->owner == s->qp)
+		WRITE_ONCE(s->qp->tx.turn, SWP_TURN_NOBODY);
+	return 0;
 }
 
 /*
- * Why nothing runs on a freed QP:
- * 1. no new lookup finds the QP, and a context that has found it before cannot
- *    give it a stream any more;
- * 2. no callback of the socket reaches it, and no engine runs;
- * 3. none of its requests is outstanding;
- * 4. the connection manager has released it;
- * 5. no reference is left.
+ * Ends the stream of a QP that gets no other one meanwhile, since its life is
+ * RESTING or GOING.  On return no callback of the socket reaches the QP, no
+ * engine and none of its work items runs, and its connection is released.
+ * @flush_it: complete its requests in error
  */
-void swp_qp_destroy_obj(struct swp_qp *qp)
+static void end_stream(struct swp_qp *qp, bool flush_it)
 {
-	struct swp_llp *llp, *attached;
-	int i;
+	struct swp_llp *llp = swp_qp_llp(qp), *attached;
+	struct stream s = { qp, llp };
 
-	xa_erase_bh(&qp->dev->qps, qp->qpn);
-
-	llp = begin_end(qp);
 	if (llp)
-		swp_llp_set_owner(llp, NULL, NULL);
+		swp_llp_give(llp, NULL, NULL, let_go, &s);
 	if (cancel_delayed_work_sync(&qp->tx_work))
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->poll_work))
@@ -1116,6 +1197,9 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_qp_put(qp);
 	timer_delete_sync(&qp->rx_timer);
 	if (cancel_work_sync(&qp->close_work))
+		swp_qp_put(qp);
+	/* close_work() queues it, too */
+	if (cancel_delayed_work_sync(&qp->tx_work))
 		swp_qp_put(qp);
 	stop_linger(qp);
 
@@ -1126,8 +1210,10 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	spin_unlock_bh(&qp->lock);
 	swp_tx_release(qp);
 	end_poller(qp);
-	set_state(qp, SWP_QP_ERROR);
-	swp_qp_flush(qp);
+	/* without a flush nobody else may do it either */
+	set_state(qp, flush_it ? SWP_QP_ERROR : SWP_QP_RESET);
+	if (flush_it)
+		swp_qp_flush(qp);
 	if (llp)
 		swp_llp_shutdown(llp);
 	tell_closed(qp);
@@ -1135,6 +1221,25 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 		swp_llp_put(attached);
 	if (llp)
 		swp_llp_put(llp);
+}
+
+/*
+ * Why nothing runs on a freed QP:
+ * 1. no new lookup finds the QP, and a context that has found it before cannot
+ *    give it a stream any more;
+ * 2. no callback of the socket reaches it, and no engine runs;
+ * 3. none of its requests is outstanding;
+ * 4. the connection manager has released it, and it waits for no peer;
+ * 5. no reference is left.
+ */
+void swp_qp_destroy_obj(struct swp_qp *qp)
+{
+	int i;
+
+	xa_erase_bh(&qp->dev->qps, qp->qpn);
+	WARN_ON_ONCE(!life_step_locked(qp, SWP_STEP_GO));
+	end_stream(qp, true);
+	swp_pair_stop(qp);
 	/* no start-up begins any more; end one that is running */
 	swp_cm_qp_gone(qp);
 
@@ -1147,19 +1252,135 @@ void swp_qp_destroy_obj(struct swp_qp *qp)
 	swp_reads_free(qp);
 }
 
-/* Another start-up may follow, unless the QP is being destroyed. */
+/* Drops all requests of a ring; they complete nowhere. */
+static u32 empty_ring(struct swp_ring *r)
+{
+	struct swp_ring_ctrl *ctrl;
+	u32 prod;
+
+	if (!r->entries)
+		return 0;
+	ctrl = swp_ring_ctrl(r);
+	WRITE_ONCE(ctrl->kick, 0);
+	prod = READ_ONCE(ctrl->prod);
+	/* pairs with the poster's acquire load of cons */
+	smp_store_release(&ctrl->cons, prod);
+	return prod;
+}
+
+/* Makes a QP without stream as it was when it was created. */
+static void renew(struct swp_qp *qp)
+{
+	swp_reads_free(qp);
+	qp->iread_prod = 0;
+	qp->iread_cons = 0;
+	qp->oread_prod = 0;
+	qp->oread_cons = 0;
+	kvfree(qp->rx.asm_buf);
+	memset(&qp->rx, 0, sizeof(qp->rx));
+	qp->rx.cpu = -1;
+	qp->rx.notifies = -1;
+	memset(&qp->tx, 0, sizeof(qp->tx));
+	memset(&qp->sp, 0, sizeof(qp->sp));
+	qp->fault = SWP_FAULT_NONE;
+	qp->term_len = 0;
+	qp->vendor_err = 0;
+	qp->close_error = 0;
+	qp->backoff = 0;
+	qp->flags = 0;
+
+	spin_lock_bh(&qp->lock);
+	qp->sq_tx = empty_ring(&qp->sq);
+	qp->sq_done = qp->sq_tx;
+	qp->sq_acked = qp->sq_tx;
+	qp->ack_waiting = 0;
+	qp->rq_cons = empty_ring(&qp->rq);
+	WRITE_ONCE(qp->paired, false);
+	WRITE_ONCE(qp->state, swp_qp_next(qp->state, SWP_QP_TO_RESET).state);
+	WARN_ON_ONCE(!life_step(qp, SWP_STEP_RENEW) &&
+		     qp->life != SWP_LIFE_GOING);
+	spin_unlock_bh(&qp->lock);
+	trace_swp_qp_state(qp->qpn, SWP_QP_RESET, 0);
+}
+
+/*
+ * Why nothing of the old stream runs on the new one:
+ * 1. life is RESTING, so no start-up gets a claim, and none attaches a stream;
+ * 2. the start-up that has the claim is told to end, and has given it back, so
+ *    swp_qp_start() does not run;
+ * 3. the QP waits for no peer (swp_pair_stop());
+ * 4. no callback, engine or work item runs (end_stream()).
+ * A program may ring the doorbell meanwhile: run_tx() changes nothing of a QP
+ * that is not the owner of the stream it has found, and flush() looks at the
+ * state under the lock.
+ */
+int swp_qp_reset(struct swp_qp *qp)
+{
+	if (!life_step_locked(qp, SWP_STEP_REST))
+		return -EINVAL;
+	swp_cm_qp_gone(qp);
+	wait_var_event(&qp->claim, !READ_ONCE(qp->claim));
+	end_stream(qp, false);
+	swp_pair_stop(qp);
+	renew(qp);
+	return 0;
+}
+
+int swp_qp_wait(struct swp_qp *qp, const struct swp_ep *ep)
+{
+	struct swp_qp_next next;
+	int ret = 0;
+
+	spin_lock_bh(&qp->lock);
+	next = swp_qp_next(qp->state, SWP_QP_TO_PAIR);
+	if (next.state == SWP_QP_NO) {
+		ret = -EINVAL;
+	} else if (qp->claim != ep || swp_qp_started(qp)) {
+		ret = -EISCONN;
+	} else {
+		WRITE_ONCE(qp->state, next.state);
+		WRITE_ONCE(qp->paired, true);
+		/* a post begins to count the time, see swp_pair_posted() */
+		if (qp->sq.entries) {
+			qp->tx.kick = true;
+			WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 1);
+		}
+	}
+	spin_unlock_bh(&qp->lock);
+	return ret;
+}
+
+bool swp_qp_alone(struct swp_qp *qp, bool left)
+{
+	struct swp_qp_next next;
+	bool posted;
+
+	spin_lock_bh(&qp->lock);
+	next = swp_qp_next(qp->state, SWP_QP_ALONE);
+	/* or it has been reset since the caller looked */
+	if (left ? qp->state != SWP_QP_LEFT : qp->state == SWP_QP_LEFT)
+		next.state = SWP_QP_NO;
+	if (next.state != SWP_QP_NO)
+		WRITE_ONCE(qp->state, next.state);
+	posted = swp_qp_has_posts(qp);
+	spin_unlock_bh(&qp->lock);
+	if (next.state == SWP_QP_NO)
+		return false;
+	trace_swp_qp_state(qp->qpn, next.state, qp->vendor_err);
+	flush(qp, IB_WC_RETRY_EXC_ERR);
+	last_wqe(qp);
+	/* an InfiniBand QP reports a request that failed by its completion */
+	if (!posted)
+		swp_qp_event(qp, IB_EVENT_QP_FATAL);
+	return true;
+}
+
+/* Another start-up may follow, unless the QP is being destroyed or reset. */
 static void undo_start(struct swp_qp *qp)
 {
 	swp_reads_free(qp);
 	life_step_locked(qp, SWP_STEP_UNDO);
 }
-
-struct stream {
-	struct swp_qp *qp;
-	struct swp_llp *llp;
-	const struct swp_conn_ops *ops;
-	void *conn;
-};
 
 /*
  * Attaches the stream, if the QP may still have it; from now on the destruction
@@ -1194,7 +1415,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	bool read_rtr;
 	int ret;
 
-	/* one stream per QP, even if a program connects it twice at once */
+	/* one stream at a time, even if a program connects it twice at once */
 	if (!life_step_locked(qp, SWP_STEP_START))
 		return -EINVAL;
 	/* a Read RTR needs a place, even if the peer grants no reads */
@@ -1230,10 +1451,16 @@ err:
 	return ret;
 }
 
-void swp_qp_abort(struct swp_qp *qp)
+void swp_qp_abort(struct swp_qp *qp, const void *conn)
 {
-	struct swp_llp *llp = swp_qp_llp(qp);
+	struct swp_llp *llp;
+	bool its;
 
+	/* both are set together, see attach() */
+	spin_lock_bh(&qp->lock);
+	its = qp->conn == conn;
+	spin_unlock_bh(&qp->lock);
+	llp = its ? swp_qp_llp(qp) : NULL;
 	if (!llp)
 		return;
 	swp_llp_abort(llp);
@@ -1270,7 +1497,8 @@ static bool modify_err_idle(struct swp_qp *qp)
 	bool idle;
 
 	spin_lock_bh(&qp->lock);
-	idle = !qp->llp;
+	/* a stream whose peer has left does nothing any more, attached or not */
+	idle = !qp->llp || qp->state == SWP_QP_LEFT;
 	next = swp_qp_next(qp->state, SWP_QP_TO_ERR_IDLE);
 	if (idle && !WARN_ON_ONCE(next.state == SWP_QP_NO))
 		WRITE_ONCE(qp->state, next.state);
@@ -1287,7 +1515,7 @@ static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
 
-	/* if close_work() has released the stream, it has been flushed */
+	/* close_work() has released the stream: it has been flushed, or is LEFT */
 	if (!llp)
 		return;
 	lock_sock(llp->sk);
@@ -1299,24 +1527,30 @@ static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 
 /*
  * The connection manager moves a QP to RTS, so RTR and RTS change nothing, and
- * are accepted in INIT and RTS.  Process context.
+ * are accepted in INIT and RTS; pair.c has RTR with the address of a peer, and
+ * the RTS that follows it.  Process context.
  */
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state)
 {
 	switch (state) {
 	case IB_QPS_RESET:
-		return modify_idle(qp, SWP_QP_TO_RESET);
+		return swp_qp_reset(qp);
 	case IB_QPS_INIT:
 		return modify_idle(qp, SWP_QP_TO_INIT);
 	case IB_QPS_RTR:
+		return modify_idle(qp, SWP_QP_TO_RTR);
 	case IB_QPS_RTS:
 		return modify_idle(qp, SWP_QP_TO_RTS);
 	case IB_QPS_SQD:
 		modify_stream(qp, SWP_QP_TO_SQD);
 		return 0;
 	case IB_QPS_ERR:
-		if (!modify_err_idle(qp))
+		if (!modify_err_idle(qp)) {
 			modify_stream(qp, SWP_QP_TO_ERR);
+			/* the peer may have left meanwhile */
+			if (READ_ONCE(qp->state) == SWP_QP_LEFT)
+				modify_err_idle(qp);
+		}
 		return 0;
 	default:
 		return -EINVAL;

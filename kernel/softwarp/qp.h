@@ -4,6 +4,8 @@
  *
  * Locks, outermost first:
  *
+ *   qp->modify    one ib_modify_qp() at a time; the other contexts that change
+ *                 the state do not take it.
  *   socket lock   both engines (struct swp_tx, struct swp_rx) and every change
  *                 of qp->state while a stream is attached.  TCP holds it in
  *                 softirq when it calls us, or lock_sock() takes it.
@@ -30,6 +32,7 @@
 #include "device.h"
 #include "llp.h"
 #include "mem.h"
+#include "pair.h"
 #include "rx.h"
 #include "srq.h"
 #include "stats.h"
@@ -104,6 +107,7 @@ enum swp_qp_flag {
 	/* done */
 	SWP_QPF_FIN_SEEN,	/* the peer's FIN has arrived */
 	SWP_QPF_LAST_WQE,	/* the event was raised */
+	SWP_QPF_LISTENS,	/* it uses the device's listener, see pair.c */
 };
 
 struct swp_qp {
@@ -119,19 +123,26 @@ struct swp_qp {
 	enum swp_qp_state state;
 	enum swp_life life;	/* under lock, see proto/life.h */
 	/*
-	 * enum ib_access_flags as the consumer set them, only for query_qp.
-	 * rdma_cm sets 0 on every QP of an id that has not connected yet, and
-	 * does not change it later, so only the rights of regions count.
+	 * enum ib_access_flags as the consumer set them.  They count only if
+	 * ibv_modify_qp() connects the QP (paired): rdma_cm sets 0 on every QP
+	 * of an id that has not connected yet, and does not change it later, so
+	 * there only the rights of regions count.
 	 */
 	int access;
+	bool paired;
+	struct mutex modify;	/* see the top of this file */
 	bool sig_all;
 	bool user;
-	bool prompt;		/* see startup.h; constant once it is used */
+	/* see startup.h; constant once it is used */
+	bool prompt;
+	bool (*arrived)(void *ctx);	/* or NULL */
+	void *arrived_ctx;
 	struct mem_cgroup *memcg;	/* to charge, or NULL */
 	/* user: the creator, see swp_qp_may_connect() */
 	kuid_t maker;
 	struct pid *maker_tgid;
 	struct swp_ep *claim;	/* under lock: its start-up, or NULL */
+	struct swp_pair pair;
 	u32 max_inline;
 	u32 max_send_sge;
 	u32 max_recv_sge;
@@ -218,6 +229,12 @@ void swp_qp_put(struct swp_qp *qp);
 int swp_qp_init_obj(struct swp_qp *qp);
 void swp_qp_destroy_obj(struct swp_qp *qp);
 int swp_qp_modify_state(struct swp_qp *qp, enum ib_qp_state state);
+/*
+ * Back to RESET, from any state: ends the stream as the destruction does, and
+ * drops all requests without completions.  Process context; waits for a
+ * start-up to end.  -EINVAL: the QP is being destroyed.
+ */
+int swp_qp_reset(struct swp_qp *qp);
 /* Record the current process as creator of a user QP. */
 void swp_qp_set_maker(struct swp_qp *qp);
 void swp_qp_drop_maker(struct swp_qp *qp);
@@ -245,10 +262,25 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 int swp_qp_claim(struct swp_qp *qp, struct swp_ep *ep);
 void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep);
 
-/* Abort the stream, if there is one.  Process context. */
-void swp_qp_abort(struct swp_qp *qp);
+/*
+ * A QP that ibv_modify_qp() connects begins to wait for its stream: INIT to RTR.
+ * @ep: the start-up that has the claim, or NULL: there must be none.
+ */
+int swp_qp_wait(struct swp_qp *qp, const struct swp_ep *ep);
+/*
+ * Nobody comes: fails the oldest send request with IB_WC_RETRY_EXC_ERR, or, if
+ * there is none, raises IB_EVENT_QP_FATAL; flushes the others.
+ * @left: the peer has left, else: it was waited for.  False: that is not so any
+ * more.  Any context, no locks of the QP.
+ */
+bool swp_qp_alone(struct swp_qp *qp, bool left);
+/* Are there send requests that no engine has taken?  Any context. */
+bool swp_qp_has_posts(const struct swp_qp *qp);
 
-/* Has the QP ever had a stream, or is it going?  It gets at most one. */
+/* Abort the stream, if there is one and it is @conn's.  Process context. */
+void swp_qp_abort(struct swp_qp *qp, const void *conn);
+
+/* Has the QP had a stream since the last reset, or is it going? */
 static inline bool swp_qp_started(const struct swp_qp *qp)
 {
 	return READ_ONCE(qp->life) >= SWP_LIFE_STARTED;
@@ -294,6 +326,12 @@ void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
 /* The same with a delay, which grows while there is no memory. */
 void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
+/*
+ * swp_qp_receive - receive about @octets in place of softirq
+ * For a consumer whose arrived() has been called.  True: there may be more.
+ * Process context.
+ */
+bool swp_qp_receive(struct swp_qp *qp, size_t octets);
 /* Note the CPU on which a kernel consumer posts a receive.  Any context. */
 void swp_qp_consumer_is_here(struct swp_qp *qp);
 /*

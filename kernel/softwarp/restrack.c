@@ -55,7 +55,10 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
 	static const char * const states[] = {
 		[SWP_QP_RESET] = "reset", [SWP_QP_INIT] = "init",
-		[SWP_QP_RTS] = "rts", [SWP_QP_CLOSING] = "closing",
+		[SWP_QP_RTR] = "rtr", [SWP_QP_WAIT] = "wait",
+		[SWP_QP_LEFT] = "left", [SWP_QP_RTR_UP] = "rtr_up",
+		[SWP_QP_RTS] = "rts", [SWP_QP_PARTING] = "parting",
+		[SWP_QP_CLOSING] = "closing",
 		[SWP_QP_TERMINATE] = "terminate", [SWP_QP_ERROR] = "error",
 	};
 	struct swp_qp *qp = to_swp_qp(ibqp);

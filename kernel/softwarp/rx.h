@@ -7,6 +7,7 @@
 
 #include "proto/fpdu.h"
 #include "proto/rdmap.h"
+#include "proto/receiver.h"
 #include "uapi/softwarp_abi.h"
 
 struct swp_qp;
@@ -15,8 +16,10 @@ struct swp_rx {
 	bool running;
 	bool swallow;		/* the stream is dead: discard what arrives */
 	bool starved;		/* no memory; tx_work will retry */
-	bool moved;		/* rx_work receives instead of softirq ... */
-	unsigned long moved_at;	/* ... since then, jiffies */
+	enum swp_rx_by by;	/* who receives ... */
+	unsigned long by_since;	/* ... since then, jiffies */
+	bool reader_late;	/* it did not come ... */
+	unsigned long late_since;	/* ... when it was asked before this */
 	bool posted;		/* a handler posted: run the transmit engine */
 	int notifies;		/* CPU that runs a completion handler, or -1 */
 	int cpu;		/* last receive posted here, or -1; no lock */

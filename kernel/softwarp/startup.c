@@ -129,9 +129,22 @@ static int check(const struct swp_startup_param *p)
 		return -EINVAL;
 	if (p->role == SWP_STARTUP_RESPONDER ?
 	    p->private_data_len || p->octets_len > SWP_MPA_FRAME_MAX :
-	    p->octets_len || p->private_data_len > SWP_MPA_PD_MAX)
+	    p->octets_len > SWP_STARTUP_LEAD ||
+	    p->private_data_len > SWP_MPA_PD_MAX)
 		return -EINVAL;
 	return swp_llp_may_take(p->sock);
+}
+
+/* Sets what the consumer wants of RFC 6581 section 5 in place of the policy. */
+static int choose_rtr(struct swp_handshake *hs, const struct swp_startup_param *p)
+{
+	if (p->p2p == SWP_STARTUP_P2P_POLICY)
+		return 0;
+	hs->policy.p2p = p->p2p != SWP_STARTUP_P2P_OFF;
+	if (p->p2p != SWP_STARTUP_P2P_UNSEEN)
+		return 0;
+	hs->policy.rtr &= ~SWP_RTR_SEND;
+	return hs->policy.rtr && hs->max_rev >= SWP_MPA_REV_MAX ? 0 : -EOPNOTSUPP;
 }
 
 /* Copies the consumer's parameters to the endpoint.  Under ep->mutex. */
@@ -143,8 +156,9 @@ static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
-	if (p->p2p != SWP_STARTUP_P2P_POLICY)
-		hs->policy.p2p = p->p2p == SWP_STARTUP_P2P_ON;
+	ret = choose_rtr(hs, p);
+	if (ret)
+		return ret;
 	hs->ird = p->ird;
 	hs->ord = p->ord;
 	swp_handshake_local(hs, p->ird, p->ord);
@@ -154,6 +168,9 @@ static int fill(struct swp_ep *ep, const struct swp_startup_param *p)
 		swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
 		if (p->private_data_len > swp_mpa_pd_room(&hs->mine))
 			return -EINVAL;
+		hs->lead_len = p->octets_len;
+		if (p->octets_len)
+			memcpy(hs->lead, p->octets, p->octets_len);
 		ret = swp_handshake_pd(hs, p->private_data,
 				       p->private_data_len);
 	} else {
@@ -305,7 +322,7 @@ static int owned_by(struct ib_qp *ibqp, kuid_t uid)
 	return swp_count_for(qp->dev, SWP_LIMIT_QP, uid, &qp->owner);
 }
 
-static int prompt(struct ib_qp *ibqp)
+static int prompt(struct ib_qp *ibqp, bool (*arrived)(void *ctx), void *ctx)
 {
 	struct swp_qp *qp;
 
@@ -315,9 +332,16 @@ static int prompt(struct ib_qp *ibqp)
 	if (swp_cq_is_cores(qp->scq) || swp_cq_is_cores(qp->rcq))
 		return -EINVAL;
 	qp->prompt = true;
+	qp->arrived = arrived;
+	qp->arrived_ctx = ctx;
 	qp->scq->prompt = true;
 	qp->rcq->prompt = true;
 	return 0;
+}
+
+static bool receive(struct ib_qp *ibqp, size_t octets)
+{
+	return swp_qp_receive(to_swp_qp(ibqp), octets);
 }
 
 const struct swp_startup_api swp_startup_api = {
@@ -329,5 +353,6 @@ const struct swp_startup_api swp_startup_api = {
 	.put = put,
 	.owned_by = owned_by,
 	.prompt = prompt,
+	.receive = receive,
 };
 EXPORT_SYMBOL_GPL(swp_startup_api);

@@ -18,6 +18,7 @@ static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_RX_BYTES]		= { .name = "rx_bytes" },
 	[SWP_STAT_RX_SPLIT]		= { .name = "rx_split_fpdu" },
 	[SWP_STAT_RX_MOVED]		= { .name = "rx_moved" },
+	[SWP_STAT_RX_READ]		= { .name = "rx_by_reader" },
 	[SWP_STAT_RX_OOO]		= { .name = "rx_out_of_order" },
 	[SWP_STAT_RX_CRC_ERR]		= { .name = "rx_crc_errors" },
 	[SWP_STAT_RX_MARKER_ERR]	= { .name = "rx_marker_errors" },
@@ -37,6 +38,12 @@ static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_MPA_TIMEOUT]		= { .name = "mpa_timeout" },
 	[SWP_STAT_MPA_REJECTED]		= { .name = "mpa_rejected" },
 	[SWP_STAT_PENDING_DROP]		= { .name = "pending_limit_drop" },
+	[SWP_STAT_PAIR_UP]		= { .name = "pair_established" },
+	[SWP_STAT_PAIR_RETRY]		= { .name = "pair_retries" },
+	[SWP_STAT_PAIR_ABSENT]		= { .name = "pair_no_such_qp" },
+	[SWP_STAT_PAIR_MISMATCH]	= { .name = "pair_mismatch" },
+	[SWP_STAT_PAIR_BAD]		= { .name = "pair_bad_message" },
+	[SWP_STAT_PAIR_FAILED]		= { .name = "pair_failed" },
 	[SWP_STAT_LIMIT_HIT]		= { .name = "object_limit_hit" },
 };
 

@@ -23,6 +23,7 @@ enum swp_stat {
 	SWP_STAT_RX_BYTES,
 	SWP_STAT_RX_SPLIT,	/* FPDUs that span skbs */
 	SWP_STAT_RX_MOVED,	/* moves to the consumer's CPU */
+	SWP_STAT_RX_READ,	/* times that its process was to receive */
 	SWP_STAT_RX_OOO,	/* segments received out of order */
 	SWP_STAT_RX_CRC_ERR,
 	SWP_STAT_RX_MARKER_ERR,
@@ -44,6 +45,13 @@ enum swp_stat {
 	SWP_STAT_MPA_TIMEOUT,
 	SWP_STAT_MPA_REJECTED,
 	SWP_STAT_PENDING_DROP,	/* handshakes dropped: limit, or no memory */
+	/* QPs that ibv_modify_qp() connects */
+	SWP_STAT_PAIR_UP,	/* streams that came up, at either end */
+	SWP_STAT_PAIR_RETRY,	/* attempts repeated, the peer not being there */
+	SWP_STAT_PAIR_ABSENT,	/* Requests refused: no QP waits for them */
+	SWP_STAT_PAIR_MISMATCH,	/* wrong PSN, or an address not of the GID */
+	SWP_STAT_PAIR_BAD,	/* no message of ours in the private data */
+	SWP_STAT_PAIR_FAILED,	/* QPs moved to the error state */
 	SWP_STAT_LIMIT_HIT,	/* objects refused, see the module parameters */
 	/* by fault, sent or received: netlink messages are short */
 	SWP_STAT_TERM_FOR,

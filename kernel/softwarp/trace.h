@@ -21,8 +21,9 @@
 	{ 0xb, "Atomic Response" })
 
 #define SWP_SHOW_STATE(state) __print_symbolic(state, \
-	{ 0, "reset" }, { 1, "init" }, { 2, "rts" }, { 3, "closing" }, \
-	{ 4, "terminate" }, { 5, "error" })
+	{ 0, "reset" }, { 1, "init" }, { 2, "rtr" }, { 3, "wait" }, \
+	{ 4, "left" }, { 5, "rtr_up" }, { 6, "rts" }, { 7, "parting" }, \
+	{ 8, "closing" }, { 9, "terminate" }, { 10, "error" })
 
 /* The engine has taken a send request; opcode as in softwarp_abi.h */
 TRACE_EVENT(swp_wqe,

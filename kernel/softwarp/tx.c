@@ -796,7 +796,7 @@ static bool next_msg(struct swp_qp *qp)
 		swp_stat_terminate(qp->dev, true, qp->fault);
 		return true;
 	}
-	if ((qp->state != SWP_QP_RTS && qp->state != SWP_QP_CLOSING) ||
+	if ((!swp_qp_is_up(qp->state) && !swp_qp_closes(qp->state)) ||
 	    tx->fenced || tx->shut) {
 		tx->held = true;
 		return false;
@@ -1228,7 +1228,7 @@ static void tx_idle(struct swp_qp *qp)
 		swp_qp_terminated(qp);
 		return;
 	}
-	if (!tx->fin_wanted || tx->shut || qp->state != SWP_QP_CLOSING)
+	if (!tx->fin_wanted || tx->shut || !swp_qp_closes(qp->state))
 		return;
 	/* outstanding reads keep the stream open, too */
 	if (qp->sq.entries &&
@@ -1236,6 +1236,9 @@ static void tx_idle(struct swp_qp *qp)
 	     qp->oread_prod != qp->oread_cons))
 		return;
 	if (qp->iread_prod != qp->iread_cons)
+		return;
+	/* LEFT completes nothing: wait until TCP has given the pages back */
+	if (qp->state == SWP_QP_PARTING && qp->ack_waiting)
 		return;
 	tx->shut = true;
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);

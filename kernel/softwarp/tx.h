@@ -26,7 +26,11 @@ enum swp_tx_kind {
 #define SWP_TX_BURST	(512 * 1024)
 /* Bursts of a process before a worker takes over */
 #define SWP_TX_LOOPS	16
-#define SWP_TX_BVECS	64
+/*
+ * Parts of a batch: one for each of its pages, and some more.  With many more, a
+ * struct swp_qp would not fit into 4 KiB, and take 8.
+ */
+#define SWP_TX_BVECS	48
 /*
  * Most pages of a batch: 64 KiB of payload in four unaligned parts, and the
  * engine's own pages around them.  A batch with just one FPDU can need so many.

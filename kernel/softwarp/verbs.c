@@ -71,7 +71,7 @@ static int query_port(struct ib_device *ibdev, u32 port,
 		      struct ib_port_attr *attr)
 {
 	/* the core has set mtu and state from the netdev */
-	attr->gid_tbl_len = 1;
+	attr->gid_tbl_len = SWP_GIDS;
 	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = SWP_MAX_MSG;
 	attr->port_cap_flags = IB_PORT_CM_SUP | IB_PORT_DEVICE_MGMT_SUP;
@@ -86,7 +86,7 @@ static int query_port(struct ib_device *ibdev, u32 port,
 static int get_port_immutable(struct ib_device *ibdev, u32 port,
 			      struct ib_port_immutable *imm)
 {
-	imm->gid_tbl_len = 1;
+	imm->gid_tbl_len = SWP_GIDS;
 	/* rdma_cm needs a P_Key to bind to a loopback address */
 	imm->pkey_tbl_len = 1;
 	imm->core_cap_flags = RDMA_CORE_PORT_IWARP;
@@ -97,10 +97,7 @@ static int get_port_immutable(struct ib_device *ibdev, u32 port,
 static int query_gid(struct ib_device *ibdev, u32 port, int index,
 		     union ib_gid *gid)
 {
-	if (index)
-		return -EINVAL;
-	*gid = to_swp_dev(ibdev)->gid;
-	return 0;
+	return swp_gid_query(to_swp_dev(ibdev), index, gid);
 }
 
 static int query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
@@ -361,6 +358,24 @@ static int destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
+/* Attributes that belong to a QP which ibv_modify_qp() connects */
+#define PAIR_ATTRS	(IB_QP_AV | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_SQ_PSN)
+
+static int modify_state(struct swp_qp *qp, const struct ib_qp_attr *attr,
+			int mask)
+{
+	if (!(mask & IB_QP_STATE))
+		return mask & PAIR_ATTRS ? -EINVAL : 0;
+	if (attr->qp_state == IB_QPS_RTR && (mask & PAIR_ATTRS))
+		return swp_pair_rtr(qp, attr, mask);
+	if (attr->qp_state == IB_QPS_RTS && qp->paired)
+		return swp_pair_rts(qp, attr, mask);
+	/* do not let a program believe that it has connected the QP */
+	if (mask & PAIR_ATTRS)
+		return -EINVAL;
+	return swp_qp_modify_state(qp, attr->qp_state);
+}
+
 static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		     struct ib_udata *udata)
 {
@@ -369,21 +384,16 @@ static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	/*
-	 * An iWARP QP cannot be connected through ibv_modify_qp().  Fail a
-	 * program that tries, such as perftest without -R: it would wait for
-	 * ever.
-	 */
-	if (mask & (IB_QP_AV | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_SQ_PSN))
-		return -EINVAL;
+	mutex_lock(&qp->modify);
 	if (mask & IB_QP_ACCESS_FLAGS)
-		qp->access = attr->qp_access_flags;
-	if (!(mask & IB_QP_STATE))
-		return 0;
-	ret = swp_qp_modify_state(qp, attr->qp_state);
+		WRITE_ONCE(qp->access, attr->qp_access_flags);
+	ret = modify_state(qp, attr, mask);
 	/* after the change of state, which prevents new start-ups */
-	if (attr->qp_state == IB_QPS_ERR)
+	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_ERR) {
 		swp_cm_qp_gone(qp);
+		swp_pair_look(qp);
+	}
+	mutex_unlock(&qp->modify);
 	return ret;
 }
 
@@ -393,6 +403,11 @@ static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	static const u8 state[] = {
 		[SWP_QP_RESET]		= IB_QPS_RESET,
 		[SWP_QP_INIT]		= IB_QPS_INIT,
+		[SWP_QP_RTR]		= IB_QPS_RTR,
+		[SWP_QP_WAIT]		= IB_QPS_RTS,
+		[SWP_QP_LEFT]		= IB_QPS_RTS,
+		[SWP_QP_RTR_UP]		= IB_QPS_RTR,
+		[SWP_QP_PARTING]	= IB_QPS_RTS,
 		[SWP_QP_RTS]		= IB_QPS_RTS,
 		[SWP_QP_CLOSING]	= IB_QPS_SQD,
 		[SWP_QP_TERMINATE]	= IB_QPS_ERR,
@@ -414,6 +429,8 @@ static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_rd_atomic = qp->sp.ord;
 	attr->max_dest_rd_atomic = qp->sp.ird;
 	attr->port_num = 1;
+	if (READ_ONCE(qp->paired))
+		swp_pair_query(qp, attr);
 	init->qp_context = ibqp->qp_context;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;

@@ -124,6 +124,45 @@ struct swp_modify_srq_resp {
  *
  * CQ: see struct swp_cqe.  cons is the number of CQEs that user space has
  * consumed; the kernel only compares it with its own count to find overflow.
+ *
+ * What processors that reorder accesses need, with both sides of each pair;
+ * in braces, what must not happen.  User space has C++'s fences in verbs/ring.hpp,
+ * the kernel those of Linux; either is one instruction of the same kind.
+ *
+ * Entries, message passing:
+ *   poster, WorkRing::publish()	engine, sq_posted(), swp_rqe_fetch(),
+ *					flush_sq(), flush_rq()
+ *	entry = new			r1 = prod, acquire
+ *	prod = 1, release		r2 = entry
+ *	{ r1 == 1 and r2 is not new }
+ *
+ * Slots that are used again, load before store:
+ *   engine, swp_sq_complete(),	poster, WorkRing::full()
+ *   take_rqe()
+ *	r1 = entry			r2 = cons, acquire
+ *	cons = 1, release		entry = next
+ *	{ r2 == 1 and r1 is next }
+ *   Likewise a poller, CompletionRing::release(), and swp_cq_push().
+ *
+ * Who looks next, store buffering:
+ *   poster, WorkRing::publish()	engine, swp_tx_run(), flush_sq(), flush_rq()
+ *	prod = 1			kick = 1
+ *	full barrier			full barrier
+ *	r1 = kick			r2 = prod
+ *	{ r1 == 0 and r2 == 0 }: nobody would send it
+ *
+ * Events, store buffering:
+ *   program, CompletionRing::arm()	swp_cq_push()
+ *	arm = SWP_ARM_NEXT		gen = new
+ *	full barrier			full barrier
+ *	r1 = gen			r2 = arm
+ *	{ r1 is not new and r2 == SWP_ARM_NONE }: it would sleep for ever
+ *
+ * Completions, message passing:
+ *   swp_cq_push()			poller, CompletionRing::valid()
+ *	data of the message, then CQE	r1 = gen, acquire
+ *	gen = new, release		r2 = CQE, r3 = data
+ *	{ r1 is new, and r2 or r3 is not }
  */
 struct swp_ring_ctrl {
 	/* written by the producer: user space for SQ and RQ; CQ: unused */

@@ -44,6 +44,11 @@
 #define SDP_INFO	2
 /* int, enum sdp_info_policy; may be set before connect() or listen() */
 #define SDP_POLICY	3
+/*
+ * int, enum sdp_info_initiator: which end will initiate MPA when connect() is
+ * called.  May be set before connect() or listen().
+ */
+#define SDP_INITIATOR	4
 
 /*
  * The layout of headers: the figures of draft-pinkerton-iwarp-sdp-01, read
@@ -52,6 +57,16 @@
 enum sdp_info_layout {
 	SDP_INFO_LAYOUT_DRAFT = 0,
 	SDP_INFO_LAYOUT_IB = 1,
+};
+
+/*
+ * Which end initiates MPA once the Hello is sent.  A listener accepts both.  With
+ * the connecting end, MPA's ready-to-receive indication precedes HelloAck (RFC
+ * 6581 section 5), which the draft does not provide for in its section 8.1.1.
+ */
+enum sdp_info_initiator {
+	SDP_INFO_INITIATOR_ACCEPTOR = 0,
+	SDP_INFO_INITIATOR_CONNECTOR = 1,
 };
 
 enum sdp_info_state {
@@ -161,6 +176,8 @@ struct sdp_info {
 	__u64	tx_read;
 	__u64	tx_write;
 	char	device[64];	/* name of the RDMA device, padded with zeros */
+	__u8	initiator;	/* enum sdp_info_initiator; 0 over rdma_cm */
+	__u8	reserved[7];	/* 0 */
 };
 
 #endif /* SOFTWARP_SDP_H */

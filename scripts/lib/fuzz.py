@@ -15,7 +15,7 @@ from common import BUILD, ROOT, Failure, jobs, locked, run, say
 OUT = BUILD / "fuzz-out"
 PROGRAMS = BUILD / "fuzz"
 # And for how many inputs of the others one of theirs stands: one of sdpconn's is a whole conversation, as is one of sdppm's.
-TARGETS = {"mpa": 1, "negotiation": 1, "rdmap": 1, "fpdu": 1, "sdp": 1, "sdpconn": 20, "sdppm": 5, "rules": 1}
+TARGETS = {"mpa": 1, "negotiation": 1, "pair": 1, "rdmap": 1, "fpdu": 1, "sdp": 1, "sdpconn": 20, "sdppm": 5, "rules": 1}
 
 
 def build_targets() -> None:

@@ -153,8 +153,9 @@ TEST_F(Basic, GidNamesPortAndNetdev) {
     EXPECT_EQ(entry.gid.global.subnet_prefix, htobe64(0xfe80000000000000ULL));
     EXPECT_EQ(entry.gid.global.interface_id, ibv_get_device_guid(context->device));
     EXPECT_EQ(entry.ndev_ifindex, if_nametoindex(netdev_of(config().dev).c_str()));
-    ibv_gid_entry table[4] = {};
-    EXPECT_EQ(ibv_query_gid_table(context.get(), table, 4, 0), 1);
+    /* the addresses of the netdev follow, see modify.cpp */
+    ibv_gid_entry table[32] = {};
+    EXPECT_GE(ibv_query_gid_table(context.get(), table, 32, 0), 3);
     EXPECT_EQ(std::memcmp(&table[0], &entry, sizeof(entry)), 0);
 }
 
@@ -374,7 +375,8 @@ TEST_F(Basic, MemoryLengthsOutOfReason) {
     EXPECT_EQ(reg_error(memory.data(), 0, kLocal), EINVAL);
     /* The range wraps around the address space. */
     EXPECT_EQ(reg_error(memory.data(), ~size_t{0}, kLocal), EINVAL);
-    EXPECT_NE(reg_error(memory.data(), size_t{1} << 46, kLocal), 0);
+    /* half of what there may be: 2^46 octets to 64-bit programs */
+    EXPECT_NE(reg_error(memory.data(), size_t{1} << (sizeof(size_t) == 8 ? 46 : 31), kLocal), 0);
 }
 
 /* Beyond RLIMIT_MEMLOCK a process without CAP_IPC_LOCK gets ENOMEM. */

@@ -42,7 +42,8 @@ SgList pieces(const Region &region, size_t offset, size_t length, size_t count) 
     Random random(length * 131 + count);
     for (size_t i = 0; i < count; i++) {
         size_t left = length - done;
-        size_t part = i + 1 == count ? left : std::min(left, random.below(2 * length / count + 1));
+        size_t part =
+            i + 1 == count ? left : std::min<uint64_t>(left, random.below(2 * length / count + 1));
         list.push_back(region.sge(offset + done, part));
         done += part;
     }
@@ -697,10 +698,10 @@ class Mixer {
 
     void post(unsigned count) {
         while (count-- > 0 && in_flight_.size() < kDepth) {
-            Item item{next_id_++, static_cast<Op>(random_.below(4)),
-                      random_.below(8) == 0 ? random_.below(kSlot - 128) : random_.below(3000),
-                      static_cast<size_t>(random_.below(64)),
-                      static_cast<size_t>(random_.below(64))};
+            Item item{
+                next_id_++, static_cast<Op>(random_.below(4)),
+                static_cast<size_t>(random_.below(random_.below(8) == 0 ? kSlot - 128 : 3000)),
+                static_cast<size_t>(random_.below(64)), static_cast<size_t>(random_.below(64))};
             size_t slot = item.id % kDepth * kSlot;
             bool read = item.op == Op::Read;
             Region &from = read ? s_ : c_;

@@ -24,8 +24,14 @@ static void check(struct kunit *test, enum swp_life life,
 		return;
 	}
 	KUNIT_EXPECT_NE(test, next, SWP_LIFE_GOING);
-	/* one stream, ever; and one start-up at a time */
-	if (life == SWP_LIFE_STARTED)
+	/* a reset is over before anything else begins, and begins anywhere */
+	KUNIT_EXPECT_EQ(test, next == SWP_LIFE_RESTING,
+			life != SWP_LIFE_RESTING && step == SWP_STEP_REST);
+	if (life == SWP_LIFE_RESTING)
+		KUNIT_EXPECT_EQ(test, next, step == SWP_STEP_RENEW ?
+				SWP_LIFE_FREE : SWP_LIFE_REFUSED);
+	/* one stream, until it is reset; and one start-up at a time */
+	if (life == SWP_LIFE_STARTED && step != SWP_STEP_REST)
 		KUNIT_EXPECT_EQ(test, next, SWP_LIFE_REFUSED);
 	KUNIT_EXPECT_EQ(test, next == SWP_LIFE_STARTING,
 			life == SWP_LIFE_FREE && step == SWP_STEP_START);
@@ -34,7 +40,8 @@ static void check(struct kunit *test, enum swp_life life,
 			life == SWP_LIFE_STARTING &&
 			step == SWP_STEP_ATTACH && idle);
 	KUNIT_EXPECT_EQ(test, next == SWP_LIFE_FREE,
-			life == SWP_LIFE_STARTING && step == SWP_STEP_UNDO);
+			(life == SWP_LIFE_STARTING && step == SWP_STEP_UNDO) ||
+			(life == SWP_LIFE_RESTING && step == SWP_STEP_RENEW));
 }
 
 static void every_step(struct kunit *test)

@@ -39,8 +39,8 @@
 #define L_FREE		0
 #define L_STARTING	1
 #define L_STARTED	2
-#define L_GOING		3
-#define L_REFUSED	4
+#define L_GOING		4
+#define L_REFUSED	5
 #define S_START		0
 #define S_ATTACH	1
 #define S_UNDO		2

@@ -140,11 +140,15 @@ proctype writer(byte me)
 #else
 			pushers++;
 			asleep[me] = true;
+			/* it looks once, and again when it is woken */
 			if
 			:: has_room || due
-			:: woken[me]
-			/* a signal */
-			:: i = BLOCKS + 1
+			:: else ->
+				if
+				:: woken[me]
+				/* a signal */
+				:: i = BLOCKS + 1
+				fi
 			fi;
 			if
 			:: skip

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -1218,6 +1219,17 @@ TEST_P(OneSource, Flood) {
             one.send(request(service, address("127.0.0.2", 4711)));
         return counters()["pm_flooded"] > before["pm_flooded"] + 1000;
     }));
+    /* and it would drop the other's as well, until its queue is worked off */
+    uint64_t flooded = 0;
+    EXPECT_TRUE(eventually([&] {
+        ::usleep(50'000);
+        uint64_t until_now = std::exchange(flooded, counters()["pm_flooded"]);
+        return flooded == until_now;
+    }));
+    /* few enough for the queue, and what the one source may ask again is used up */
+    for (int i = 0; i < 100; i++)
+        one.send(request(service, address("127.0.0.2", 4711)));
+    EXPECT_TRUE(eventually([&] { return counters()["pm_flooded"] > flooded + 20; }));
     other.send(request(service, address("127.0.0.3", 4711)));
     EXPECT_TRUE(other.receive());
     int answers = 0;

@@ -49,7 +49,7 @@ TEST_P(Options, NotTcps) {
 
 TEST_P(Options, Unknown) {
     Pair pair = connected();
-    for (int name : {-1, 0, 4, 80, 1000}) {
+    for (int name : {-1, 0, 5, 80, 1000}) {
         int value = 0;
         socklen_t len = sizeof(value);
         EXPECT_EQ(ERRNO_OF(::setsockopt(pair.here.get(), SOL_SDP, name, &value, len)), ENOPROTOOPT)

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <endian.h>
 #include <fcntl.h>
 #include <fstream>
 #include <memory>
@@ -142,9 +143,10 @@ uint64_t word(uint64_t seed, uint64_t at) {
     return z ^ (z >> 27);
 }
 
+/* The same octets on every processor */
 void write_pattern(std::vector<uint64_t> &block, uint64_t seed, uint64_t at) {
     for (uint64_t &value : block)
-        value = word(seed, at++);
+        value = htole64(word(seed, at++));
 }
 
 /* Both directions at once ---------------------------------------------------------- */
@@ -152,7 +154,7 @@ void write_pattern(std::vector<uint64_t> &block, uint64_t seed, uint64_t at) {
 constexpr size_t kBlock = 1U << 16;
 
 struct Wish {
-    uint64_t bytes, seed; // of what the client sends; the server's is the next one
+    uint64_t bytes, seed; // little-endian; of what the client sends; the server's is the next one
 };
 
 void all(const Socket &s, void *data, size_t size, bool out) {
@@ -229,7 +231,8 @@ void serve(const Options &o) {
                 try {
                     Wish wish{};
                     all(s, &wish, sizeof(wish), false);
-                    both(s, wish.bytes, wish.seed + 1, wish.seed);
+                    uint64_t seed = le64toh(wish.seed);
+                    both(s, le64toh(wish.bytes), seed + 1, seed);
                 } catch (const std::exception &e) {
                     fmt::print(stderr, "socket-soak: server: {}\n", e.what());
                 }
@@ -243,9 +246,10 @@ void stream(const Options &o) {
     Socket s = connected(Address(o.stream, o.port), o.kind);
     bool sdp = is_sdp(s);
     auto begin = Clock::now();
-    Wish wish{o.bytes, static_cast<uint64_t>(begin.time_since_epoch().count())};
+    auto seed = static_cast<uint64_t>(begin.time_since_epoch().count());
+    Wish wish{htole64(o.bytes), htole64(seed)};
     all(s, &wish, sizeof(wish), true);
-    both(s, o.bytes, wish.seed, wish.seed + 1);
+    both(s, o.bytes, seed, seed + 1);
     fmt::print("{{\"bytes\": {}, \"seconds\": {:.1f}, \"sdp\": {}}}\n", 2 * o.bytes, since(begin),
                sdp);
 }

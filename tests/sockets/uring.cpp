@@ -380,6 +380,29 @@ TEST_P(Uring, PollAgainAndAgain) {
     EXPECT_EQ(ring.result(1), POLLIN | POLLRDHUP);
 }
 
+/* A stream, read as a ring reports that there is something */
+TEST_P(Uring, PollOfMuch) {
+    constexpr size_t kSize = 16 << 20;
+    Pair p = connected();
+    Call reader([&]() -> long {
+        Ring ring;
+        Octets got(kSize);
+        for (size_t done = 0; done < kSize;) {
+            ring.ask(IORING_OP_POLL_ADD, p.there.get(), 1).poll32_events = POLLIN;
+            ring.submit();
+            if (ring.result(1) != POLLIN)
+                return -1;
+            ssize_t n = ::recv(p.there.get(), &got[done], kSize - done, MSG_DONTWAIT);
+            if (n <= 0)
+                return -1;
+            done += n;
+        }
+        return got == pattern(kSize) ? 0 : -1;
+    });
+    EXPECT_TRUE(send_all(p.here, pattern(kSize)));
+    EXPECT_EQ(reader.ret(), 0) << std::strerror(reader.error());
+}
+
 TEST_P(Uring, ReceiveAgainAndAgain) {
     Pair p = connected();
     Ring ring;

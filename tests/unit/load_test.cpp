@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,17 +32,19 @@ const DeviceOpsHead *registered = nullptr;
 std::vector<std::string> exported_symbols(const char *path) {
     std::ifstream file{path, std::ios::binary};
     const std::vector<char> image{std::istreambuf_iterator<char>{file}, {}};
-    const auto *ehdr = reinterpret_cast<const Elf64_Ehdr *>(image.data());
-    const auto *sections = reinterpret_cast<const Elf64_Shdr *>(image.data() + ehdr->e_shoff);
+    const auto *ehdr = reinterpret_cast<const ElfW(Ehdr) *>(image.data());
+    const auto *sections = reinterpret_cast<const ElfW(Shdr) *>(image.data() + ehdr->e_shoff);
     std::vector<std::string> names;
     for (int s = 0; s < ehdr->e_shnum; ++s) {
-        const Elf64_Shdr &dynsym = sections[s];
+        const ElfW(Shdr) &dynsym = sections[s];
         if (dynsym.sh_type != SHT_DYNSYM)
             continue;
-        const auto *symbols = reinterpret_cast<const Elf64_Sym *>(image.data() + dynsym.sh_offset);
+        const auto *symbols = reinterpret_cast<const ElfW(Sym) *>(image.data() + dynsym.sh_offset);
         const char *strings = image.data() + sections[dynsym.sh_link].sh_offset;
-        for (std::size_t i = 0; i < dynsym.sh_size / sizeof(Elf64_Sym); ++i) {
-            if (symbols[i].st_shndx != SHN_UNDEF)
+        for (std::size_t i = 0; i < dynsym.sh_size / sizeof(ElfW(Sym)); ++i) {
+            // Some linkers leave sections there, which have no names.
+            if (symbols[i].st_shndx != SHN_UNDEF &&
+                ELF64_ST_TYPE(symbols[i].st_info) != STT_SECTION)
                 names.emplace_back(strings + symbols[i].st_name);
         }
     }

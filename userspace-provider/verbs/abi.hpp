@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// libibverbs' private provider interface (LP64): the structures and functions
+// libibverbs' private provider interface: the structures and functions
 // this provider relies on, and no more, for the private ABI that the macro
 // SOFTWARP_PRIVATE_ABI names:
 //
@@ -15,11 +15,14 @@
 // it is there.  Members this provider has no use for are only there to keep
 // their room.  Every number relied on is asserted here; those of public
 // structures are asserted too, so that a changed <infiniband/verbs.h> stops the
-// build.
+// build.  The numbers are those of 64-bit programs on x86; mutexes are larger on
+// some processors.  In 32-bit programs only tables of pointers are checked, and
+// the rest follows from the declarations, as it does in the library.
 #ifndef SOFTWARP_VERBS_ABI_HPP
 #define SOFTWARP_VERBS_ABI_HPP
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <rdma/ib_user_verbs.h>
 #include <sys/types.h>
 
@@ -47,82 +50,98 @@
 
 namespace softwarp::abi {
 
-static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "the layouts below are those of LP64");
+inline constexpr std::size_t word = sizeof(void *);
+static_assert(word == sizeof(long) && (word == 8 || word == 4));
+
+// Whether a size or an offset is what it is in 64-bit programs on x86.
+consteval bool is(std::size_t number, std::size_t expected) {
+    return word != 8 || number == expected;
+}
+
+// The same, with a mutex of the library before it.
+consteval bool is_behind_mutex(std::size_t number, std::size_t expected) {
+    return word != 8 || number + 40 == expected + sizeof(pthread_mutex_t);
+}
+
+// A number of octets in pointers, given for 64-bit programs.
+consteval std::size_t pointers(std::size_t expected) {
+    return expected / 8 * word;
+}
 
 // Public structures -----------------------------------------------------------
 
-static_assert(sizeof(ibv_device) == 664);
-static_assert(sizeof(ibv_context) == 328);
+static_assert(is(sizeof(ibv_device), 664));
+static_assert(is_behind_mutex(sizeof(ibv_context), 328));
 static_assert(offsetof(ibv_context, device) == 0);
-static_assert(offsetof(ibv_context, ops) == 8);
-static_assert(offsetof(ibv_context, cmd_fd) == 264);
-static_assert(offsetof(ibv_context, async_fd) == 268);
-static_assert(offsetof(ibv_context, num_comp_vectors) == 272);
-static_assert(sizeof(ibv_pd) == 16);
-static_assert(offsetof(ibv_pd, handle) == 8);
-static_assert(sizeof(ibv_td) == 8);
-static_assert(sizeof(ibv_td_init_attr) == 4);
-static_assert(sizeof(ibv_parent_domain_init_attr) == 48);
-static_assert(offsetof(ibv_parent_domain_init_attr, comp_mask) == 16);
-static_assert(sizeof(ibv_mr) == 48);
-static_assert(sizeof(ibv_cq) == 128);
+static_assert(is(offsetof(ibv_context, ops), 8));
+static_assert(is(offsetof(ibv_context, cmd_fd), 264));
+static_assert(is(offsetof(ibv_context, async_fd), 268));
+static_assert(is(offsetof(ibv_context, num_comp_vectors), 272));
+static_assert(is(sizeof(ibv_pd), 16));
+static_assert(is(offsetof(ibv_pd, handle), 8));
+static_assert(is(sizeof(ibv_td), 8));
+static_assert(is(sizeof(ibv_td_init_attr), 4));
+static_assert(is(sizeof(ibv_parent_domain_init_attr), 48));
+static_assert(is(offsetof(ibv_parent_domain_init_attr, comp_mask), 16));
+static_assert(is(sizeof(ibv_mr), 48));
+static_assert(is_behind_mutex(sizeof(ibv_cq), 128));
 static_assert(offsetof(ibv_cq, context) == 0);
-static_assert(offsetof(ibv_cq, cqe) == 28);
-static_assert(offsetof(ibv_cq, handle) == 24);
-static_assert(sizeof(ibv_cq_ex) == 288);
-static_assert(offsetof(ibv_cq_ex, cqe) == 28);
-static_assert(offsetof(ibv_cq_ex, comp_mask) == 128);
-static_assert(offsetof(ibv_cq_ex, status) == 132);
-static_assert(offsetof(ibv_cq_ex, wr_id) == 136);
-static_assert(offsetof(ibv_cq_ex, start_poll) == 144);
-static_assert(offsetof(ibv_cq_ex, read_opcode) == 168);
-static_assert(offsetof(ibv_cq_ex, read_completion_ts) == 248);
-static_assert(sizeof(ibv_modify_cq_attr) == 8);
-static_assert(sizeof(ibv_cq_init_attr_ex) == 56);
-static_assert(offsetof(ibv_cq_init_attr_ex, wc_flags) == 32);
-static_assert(offsetof(ibv_cq_init_attr_ex, flags) == 44);
-static_assert(offsetof(ibv_cq_init_attr_ex, parent_domain) == 48);
-static_assert(sizeof(ibv_qp) == 160);
+static_assert(is(offsetof(ibv_cq, cqe), 28));
+static_assert(is(offsetof(ibv_cq, handle), 24));
+static_assert(is_behind_mutex(sizeof(ibv_cq_ex), 288));
+static_assert(is(offsetof(ibv_cq_ex, cqe), 28));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, comp_mask), 128));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, status), 132));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, wr_id), 136));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, start_poll), 144));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, read_opcode), 168));
+static_assert(is_behind_mutex(offsetof(ibv_cq_ex, read_completion_ts), 248));
+static_assert(is(sizeof(ibv_modify_cq_attr), 8));
+static_assert(is(sizeof(ibv_cq_init_attr_ex), 56));
+static_assert(is(offsetof(ibv_cq_init_attr_ex, wc_flags), 32));
+static_assert(is(offsetof(ibv_cq_init_attr_ex, flags), 44));
+static_assert(is(offsetof(ibv_cq_init_attr_ex, parent_domain), 48));
+static_assert(is_behind_mutex(sizeof(ibv_qp), 160));
 static_assert(offsetof(ibv_qp, context) == 0);
-static_assert(offsetof(ibv_qp, send_cq) == 24);
-static_assert(offsetof(ibv_qp, recv_cq) == 32);
-static_assert(offsetof(ibv_qp, handle) == 48);
-static_assert(offsetof(ibv_qp, qp_num) == 52);
-static_assert(offsetof(ibv_qp, state) == 56);
+static_assert(is(offsetof(ibv_qp, send_cq), 24));
+static_assert(is(offsetof(ibv_qp, recv_cq), 32));
+static_assert(is(offsetof(ibv_qp, handle), 48));
+static_assert(is(offsetof(ibv_qp, qp_num), 52));
+static_assert(is(offsetof(ibv_qp, state), 56));
 // 352 with rdma-core 44, 360 from 45 on; see VerbsQp.
-static_assert(sizeof(ibv_qp_ex) == 352 || sizeof(ibv_qp_ex) == 360);
-static_assert(offsetof(ibv_qp_ex, wr_id) == 168);
-static_assert(offsetof(ibv_qp_ex, wr_flags) == 176);
-static_assert(offsetof(ibv_qp_ex, wr_atomic_cmp_swp) == 184);
-static_assert(offsetof(ibv_qp_ex, wr_send) == 240);
-static_assert(offsetof(ibv_qp_ex, wr_set_sge) == 304);
-static_assert(offsetof(ibv_qp_ex, wr_abort) == 336);
-static_assert(offsetof(ibv_qp_ex, wr_atomic_write) == 344);
-static_assert(sizeof(ibv_srq) == 128);
+static_assert(is_behind_mutex(sizeof(ibv_qp_ex), 352) || is_behind_mutex(sizeof(ibv_qp_ex), 360));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_id), 168));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_flags), 176));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_atomic_cmp_swp), 184));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_send), 240));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_set_sge), 304));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_abort), 336));
+static_assert(is_behind_mutex(offsetof(ibv_qp_ex, wr_atomic_write), 344));
+static_assert(is_behind_mutex(sizeof(ibv_srq), 128));
 static_assert(offsetof(ibv_srq, context) == 0);
-static_assert(offsetof(ibv_srq, handle) == 24);
-static_assert(sizeof(ibv_srq_init_attr) == 24);
-static_assert(offsetof(ibv_srq_init_attr, attr) == 8);
-static_assert(sizeof(ibv_mw) == 32);
-static_assert(offsetof(ibv_mw, pd) == 8);
-static_assert(offsetof(ibv_mw, rkey) == 16);
-static_assert(offsetof(ibv_mw, type) == 24);
-static_assert(sizeof(ibv_sge) == 16);
-static_assert(sizeof(ibv_recv_wr) == 32);
-static_assert(sizeof(ibv_send_wr) == 128);
-static_assert(offsetof(ibv_send_wr, imm_data) == 36);
-static_assert(offsetof(ibv_send_wr, wr) == 40);
-static_assert(offsetof(ibv_send_wr, bind_mw) == 80);
-static_assert(sizeof(ibv_wc) == 48);
-static_assert(sizeof(ibv_qp_init_attr) == 64);
-static_assert(offsetof(ibv_qp_init_attr, cap) == 32);
-static_assert(sizeof(ibv_qp_init_attr_ex) == 136);
-static_assert(offsetof(ibv_qp_init_attr_ex, cap) == 32);
-static_assert(offsetof(ibv_qp_init_attr_ex, comp_mask) == 60);
-static_assert(offsetof(ibv_qp_init_attr_ex, pd) == 64);
-static_assert(offsetof(ibv_qp_init_attr_ex, create_flags) == 80);
-static_assert(offsetof(ibv_qp_init_attr_ex, send_ops_flags) == 128);
-static_assert(sizeof(ibv_device_attr) == 232);
+static_assert(is(offsetof(ibv_srq, handle), 24));
+static_assert(is(sizeof(ibv_srq_init_attr), 24));
+static_assert(is(offsetof(ibv_srq_init_attr, attr), 8));
+static_assert(is(sizeof(ibv_mw), 32));
+static_assert(is(offsetof(ibv_mw, pd), 8));
+static_assert(is(offsetof(ibv_mw, rkey), 16));
+static_assert(is(offsetof(ibv_mw, type), 24));
+static_assert(is(sizeof(ibv_sge), 16));
+static_assert(is(sizeof(ibv_recv_wr), 32));
+static_assert(is(sizeof(ibv_send_wr), 128));
+static_assert(is(offsetof(ibv_send_wr, imm_data), 36));
+static_assert(is(offsetof(ibv_send_wr, wr), 40));
+static_assert(is(offsetof(ibv_send_wr, bind_mw), 80));
+static_assert(is(sizeof(ibv_wc), 48));
+static_assert(is(sizeof(ibv_qp_init_attr), 64));
+static_assert(is(offsetof(ibv_qp_init_attr, cap), 32));
+static_assert(is(sizeof(ibv_qp_init_attr_ex), 136));
+static_assert(is(offsetof(ibv_qp_init_attr_ex, cap), 32));
+static_assert(is(offsetof(ibv_qp_init_attr_ex, comp_mask), 60));
+static_assert(is(offsetof(ibv_qp_init_attr_ex, pd), 64));
+static_assert(is(offsetof(ibv_qp_init_attr_ex, create_flags), 80));
+static_assert(is(offsetof(ibv_qp_init_attr_ex, send_ops_flags), 128));
+static_assert(is(sizeof(ibv_device_attr), 232));
 
 // Discovery ---------------------------------------------------------------------
 
@@ -145,11 +164,11 @@ struct VerbsMatchEnt {
     std::uint16_t device;
     MatchKind kind;
 };
-static_assert(sizeof(VerbsMatchEnt) == 24 && alignof(VerbsMatchEnt) == 8);
-static_assert(offsetof(VerbsMatchEnt, u) == 8);
-static_assert(offsetof(VerbsMatchEnt, vendor) == 16);
-static_assert(offsetof(VerbsMatchEnt, device) == 18);
-static_assert(offsetof(VerbsMatchEnt, kind) == 20);
+static_assert(is(sizeof(VerbsMatchEnt), 24) && is(alignof(VerbsMatchEnt), 8));
+static_assert(is(offsetof(VerbsMatchEnt, u), 8));
+static_assert(is(offsetof(VerbsMatchEnt, vendor), 16));
+static_assert(is(offsetof(VerbsMatchEnt, device), 18));
+static_assert(is(offsetof(VerbsMatchEnt, kind), 20));
 
 struct VerbsSysfsDev {
     ListNode entry;
@@ -169,22 +188,22 @@ struct VerbsSysfsDev {
     std::uint32_t abi_ver;
     timespec time_created;
 };
-static_assert(sizeof(VerbsSysfsDev) == 992 && alignof(VerbsSysfsDev) == 8);
-static_assert(offsetof(VerbsSysfsDev, provider_data) == 16);
-static_assert(offsetof(VerbsSysfsDev, match) == 24);
-static_assert(offsetof(VerbsSysfsDev, flags) == 32);
-static_assert(offsetof(VerbsSysfsDev, sysfs_name) == 36);
-static_assert(offsetof(VerbsSysfsDev, sysfs_cdev) == 104);
-static_assert(offsetof(VerbsSysfsDev, ibdev_name) == 112);
-static_assert(offsetof(VerbsSysfsDev, ibdev_path) == 176);
-static_assert(offsetof(VerbsSysfsDev, modalias) == 432);
-static_assert(offsetof(VerbsSysfsDev, node_guid) == 944);
-static_assert(offsetof(VerbsSysfsDev, driver_id) == 952);
-static_assert(offsetof(VerbsSysfsDev, node_type) == 956);
-static_assert(offsetof(VerbsSysfsDev, ibdev_idx) == 960);
-static_assert(offsetof(VerbsSysfsDev, num_ports) == 964);
-static_assert(offsetof(VerbsSysfsDev, abi_ver) == 968);
-static_assert(offsetof(VerbsSysfsDev, time_created) == 976);
+static_assert(is(sizeof(VerbsSysfsDev), 992) && is(alignof(VerbsSysfsDev), 8));
+static_assert(is(offsetof(VerbsSysfsDev, provider_data), 16));
+static_assert(is(offsetof(VerbsSysfsDev, match), 24));
+static_assert(is(offsetof(VerbsSysfsDev, flags), 32));
+static_assert(is(offsetof(VerbsSysfsDev, sysfs_name), 36));
+static_assert(is(offsetof(VerbsSysfsDev, sysfs_cdev), 104));
+static_assert(is(offsetof(VerbsSysfsDev, ibdev_name), 112));
+static_assert(is(offsetof(VerbsSysfsDev, ibdev_path), 176));
+static_assert(is(offsetof(VerbsSysfsDev, modalias), 432));
+static_assert(is(offsetof(VerbsSysfsDev, node_guid), 944));
+static_assert(is(offsetof(VerbsSysfsDev, driver_id), 952));
+static_assert(is(offsetof(VerbsSysfsDev, node_type), 956));
+static_assert(is(offsetof(VerbsSysfsDev, ibdev_idx), 960));
+static_assert(is(offsetof(VerbsSysfsDev, num_ports), 964));
+static_assert(is(offsetof(VerbsSysfsDev, abi_ver), 968));
+static_assert(is(offsetof(VerbsSysfsDev, time_created), 976));
 
 struct VerbsDeviceOps;
 
@@ -197,13 +216,13 @@ struct VerbsDevice {
     VerbsSysfsDev *sysfs;
     std::uint64_t core_support;
 };
-static_assert(sizeof(VerbsDevice) == 712 && alignof(VerbsDevice) == 8);
+static_assert(is(sizeof(VerbsDevice), 712) && is(alignof(VerbsDevice), 8));
 static_assert(offsetof(VerbsDevice, device) == 0);
-static_assert(offsetof(VerbsDevice, ops) == 664);
-static_assert(offsetof(VerbsDevice, refcount) == 672);
-static_assert(offsetof(VerbsDevice, entry) == 680);
-static_assert(offsetof(VerbsDevice, sysfs) == 696);
-static_assert(offsetof(VerbsDevice, core_support) == 704);
+static_assert(is(offsetof(VerbsDevice, ops), 664));
+static_assert(is(offsetof(VerbsDevice, refcount), 672));
+static_assert(is(offsetof(VerbsDevice, entry), 680));
+static_assert(is(offsetof(VerbsDevice, sysfs), 696));
+static_assert(is(offsetof(VerbsDevice, core_support), 704));
 
 // The number that holds in this ABI, of those that hold in each.
 consteval std::size_t by_abi(std::size_t abi34, std::size_t abi57, std::size_t abi59,
@@ -219,12 +238,12 @@ consteval std::size_t by_abi(std::size_t abi34, std::size_t abi57, std::size_t a
 
 // An ibv_context with private members before it, where the library adds more.
 struct VerbsContext {
-    std::array<std::uint64_t, by_abi(320, 320, 344, 368, 368) / 8> library_private;
+    std::array<void *, by_abi(320, 320, 344, 368, 368) / 8> library_private;
     ibv_context context;
 };
-static_assert(sizeof(VerbsContext) == by_abi(648, 648, 672, 696, 696));
-static_assert(offsetof(VerbsContext, context) == by_abi(320, 320, 344, 368, 368));
-static_assert(alignof(VerbsContext) == 8);
+static_assert(is_behind_mutex(sizeof(VerbsContext), by_abi(648, 648, 672, 696, 696)));
+static_assert(is(offsetof(VerbsContext, context), by_abi(320, 320, 344, 368, 368)));
+static_assert(is(alignof(VerbsContext), 8));
 
 struct VerbsDeviceOps {
     const char *name;
@@ -238,16 +257,16 @@ struct VerbsDeviceOps {
     VerbsDevice *(*alloc_device)(VerbsSysfsDev *);
     void (*uninit_device)(VerbsDevice *);
 };
-static_assert(sizeof(VerbsDeviceOps) == 72 && alignof(VerbsDeviceOps) == 8);
-static_assert(offsetof(VerbsDeviceOps, match_min_abi_version) == 8);
-static_assert(offsetof(VerbsDeviceOps, match_max_abi_version) == 12);
-static_assert(offsetof(VerbsDeviceOps, match_table) == 16);
-static_assert(offsetof(VerbsDeviceOps, static_providers) == 24);
-static_assert(offsetof(VerbsDeviceOps, match_device) == 32);
-static_assert(offsetof(VerbsDeviceOps, alloc_context) == 40);
-static_assert(offsetof(VerbsDeviceOps, import_context) == 48);
-static_assert(offsetof(VerbsDeviceOps, alloc_device) == 56);
-static_assert(offsetof(VerbsDeviceOps, uninit_device) == 64);
+static_assert(is(sizeof(VerbsDeviceOps), 72) && is(alignof(VerbsDeviceOps), 8));
+static_assert(is(offsetof(VerbsDeviceOps, match_min_abi_version), 8));
+static_assert(is(offsetof(VerbsDeviceOps, match_max_abi_version), 12));
+static_assert(is(offsetof(VerbsDeviceOps, match_table), 16));
+static_assert(is(offsetof(VerbsDeviceOps, static_providers), 24));
+static_assert(is(offsetof(VerbsDeviceOps, match_device), 32));
+static_assert(is(offsetof(VerbsDeviceOps, alloc_context), 40));
+static_assert(is(offsetof(VerbsDeviceOps, import_context), 48));
+static_assert(is(offsetof(VerbsDeviceOps, alloc_device), 56));
+static_assert(is(offsetof(VerbsDeviceOps, uninit_device), 64));
 
 // Objects -----------------------------------------------------------------------
 
@@ -256,15 +275,15 @@ struct VerbsMr {
     int mr_type;
     int access;
 };
-static_assert(sizeof(VerbsMr) == 56 && alignof(VerbsMr) == 8);
-static_assert(offsetof(VerbsMr, mr_type) == 48);
-static_assert(offsetof(VerbsMr, access) == 52);
+static_assert(is(sizeof(VerbsMr), 56) && is(alignof(VerbsMr), 8));
+static_assert(is(offsetof(VerbsMr, mr_type), 48));
+static_assert(is(offsetof(VerbsMr, access), 52));
 
 union VerbsCq {
     ibv_cq cq;
     ibv_cq_ex cq_ex; // begins with the members of ibv_cq
 };
-static_assert(sizeof(VerbsCq) == 288 && alignof(VerbsCq) == 8);
+static_assert(is_behind_mutex(sizeof(VerbsCq), 288) && is(alignof(VerbsCq), 8));
 
 // The library looks for flags behind the ibv_qp_ex of every QP, and for a
 // pointer behind them that it has no use for here.  ABI 34 has two layouts: to
@@ -272,20 +291,23 @@ static_assert(sizeof(VerbsCq) == 288 && alignof(VerbsCq) == 8);
 // pointer is at 360; to later ones the flags are at 360, in a structure of 376
 // bytes, and at 352 is a function of ibv_qp_ex (wr_flush) that no QP of ours
 // offers.  One plug-in serves both: it has room for either and sets the flag in
-// both places.
+// both places.  These are the numbers of x86; a larger mutex moves all of it.
 union VerbsQp {
     ibv_qp qp;
     ibv_qp_ex qp_ex; // begins with qp
     std::array<std::byte, 384> bytes;
 };
-static_assert(sizeof(VerbsQp) == 384 && alignof(VerbsQp) == 8);
+static_assert(is(alignof(VerbsQp), 8));
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
 
+inline constexpr std::size_t wr_flush_at = offsetof(ibv_qp_ex, wr_atomic_write) + word;
 #if SOFTWARP_PRIVATE_ABI >= 57
-inline constexpr std::array<std::size_t, 1> verbs_qp_flags_at{360};
+inline constexpr std::array<std::size_t, 1> verbs_qp_flags_at{wr_flush_at + word};
 #else
-inline constexpr std::array<std::size_t, 2> verbs_qp_flags_at{352, 360};
+inline constexpr std::array<std::size_t, 2> verbs_qp_flags_at{wr_flush_at, wr_flush_at + word};
 #endif
+// flags, padding, pointer
+static_assert(sizeof(VerbsQp) >= verbs_qp_flags_at.back() + 2 * word);
 inline constexpr std::uint32_t verbs_qp_extended = 1U << 1;
 
 // Slots -------------------------------------------------------------------------
@@ -415,43 +437,48 @@ struct VerbsContextOps {
     Unused unimport_mr;
     Unused unimport_pd;
 };
-static_assert(sizeof(VerbsContextOps) == by_abi(608, 608, 632, 664, 744));
-static_assert(offsetof(VerbsContextOps, alloc_mw) == by_abi(16, 16, 24, 32, 32));
-static_assert(offsetof(VerbsContextOps, alloc_parent_domain) == by_abi(32, 32, 40, 48, 48));
-static_assert(offsetof(VerbsContextOps, alloc_pd) == by_abi(40, 40, 48, 56, 56));
-static_assert(offsetof(VerbsContextOps, alloc_td) == by_abi(48, 48, 56, 64, 64));
-static_assert(offsetof(VerbsContextOps, async_event) == by_abi(56, 56, 64, 72, 72));
-static_assert(offsetof(VerbsContextOps, bind_mw) == by_abi(80, 80, 88, 96, 96));
-static_assert(offsetof(VerbsContextOps, create_cq) == by_abi(120, 120, 128, 136, 144));
-static_assert(offsetof(VerbsContextOps, create_cq_ex) == by_abi(128, 128, 136, 144, 152));
-static_assert(offsetof(VerbsContextOps, create_qp) == by_abi(152, 152, 160, 168, 176));
-static_assert(offsetof(VerbsContextOps, create_qp_ex) == by_abi(160, 160, 168, 176, 184));
-static_assert(offsetof(VerbsContextOps, create_srq) == by_abi(176, 176, 184, 192, 200));
-static_assert(offsetof(VerbsContextOps, dealloc_mw) == by_abi(200, 200, 216, 224, 232));
-static_assert(offsetof(VerbsContextOps, dealloc_pd) == by_abi(208, 208, 224, 232, 240));
-static_assert(offsetof(VerbsContextOps, dealloc_td) == by_abi(216, 216, 232, 240, 248));
-static_assert(offsetof(VerbsContextOps, dereg_mr) == by_abi(224, 224, 240, 248, 256));
-static_assert(offsetof(VerbsContextOps, destroy_cq) == by_abi(248, 248, 264, 272, 288));
-static_assert(offsetof(VerbsContextOps, destroy_qp) == by_abi(272, 272, 288, 296, 312));
-static_assert(offsetof(VerbsContextOps, destroy_srq) == by_abi(288, 288, 304, 312, 328));
-static_assert(offsetof(VerbsContextOps, free_context) == by_abi(312, 312, 328, 352, 368));
-static_assert(offsetof(VerbsContextOps, modify_cq) == by_abi(360, 360, 376, 400, 432));
-static_assert(offsetof(VerbsContextOps, modify_qp) == by_abi(376, 376, 392, 416, 448));
-static_assert(offsetof(VerbsContextOps, modify_srq) == by_abi(392, 392, 408, 432, 464));
-static_assert(offsetof(VerbsContextOps, poll_cq) == by_abi(424, 424, 440, 464, 496));
-static_assert(offsetof(VerbsContextOps, post_recv) == by_abi(432, 432, 448, 472, 504));
-static_assert(offsetof(VerbsContextOps, post_send) == by_abi(440, 440, 456, 480, 512));
-static_assert(offsetof(VerbsContextOps, post_srq_recv) == by_abi(456, 456, 472, 496, 528));
-static_assert(offsetof(VerbsContextOps, query_device_ex) == by_abi(464, 464, 480, 504, 552));
-static_assert(offsetof(VerbsContextOps, query_port) == by_abi(480, 480, 496, 520, 568));
-static_assert(offsetof(VerbsContextOps, query_qp) == by_abi(488, 488, 504, 536, 584));
-static_assert(offsetof(VerbsContextOps, query_rt_values) == by_abi(504, 504, 520, 552, 600));
-static_assert(offsetof(VerbsContextOps, query_srq) == by_abi(512, 512, 528, 560, 608));
-static_assert(offsetof(VerbsContextOps, reg_mr) == by_abi(544, 544, 560, 592, 656));
-static_assert(offsetof(VerbsContextOps, req_notify_cq) == by_abi(552, 552, 576, 608, 672));
-static_assert(offsetof(VerbsContextOps, rereg_mr) == by_abi(560, 560, 584, 616, 680));
-static_assert(offsetof(VerbsContextOps, resize_cq) == by_abi(568, 568, 592, 624, 688));
-static_assert(offsetof(VerbsContextOps, unimport_pd) == by_abi(600, 600, 624, 656, 736));
+static_assert(sizeof(VerbsContextOps) == pointers(by_abi(608, 608, 632, 664, 744)));
+static_assert(offsetof(VerbsContextOps, alloc_mw) == pointers(by_abi(16, 16, 24, 32, 32)));
+static_assert(offsetof(VerbsContextOps, alloc_parent_domain) ==
+              pointers(by_abi(32, 32, 40, 48, 48)));
+static_assert(offsetof(VerbsContextOps, alloc_pd) == pointers(by_abi(40, 40, 48, 56, 56)));
+static_assert(offsetof(VerbsContextOps, alloc_td) == pointers(by_abi(48, 48, 56, 64, 64)));
+static_assert(offsetof(VerbsContextOps, async_event) == pointers(by_abi(56, 56, 64, 72, 72)));
+static_assert(offsetof(VerbsContextOps, bind_mw) == pointers(by_abi(80, 80, 88, 96, 96)));
+static_assert(offsetof(VerbsContextOps, create_cq) == pointers(by_abi(120, 120, 128, 136, 144)));
+static_assert(offsetof(VerbsContextOps, create_cq_ex) == pointers(by_abi(128, 128, 136, 144, 152)));
+static_assert(offsetof(VerbsContextOps, create_qp) == pointers(by_abi(152, 152, 160, 168, 176)));
+static_assert(offsetof(VerbsContextOps, create_qp_ex) == pointers(by_abi(160, 160, 168, 176, 184)));
+static_assert(offsetof(VerbsContextOps, create_srq) == pointers(by_abi(176, 176, 184, 192, 200)));
+static_assert(offsetof(VerbsContextOps, dealloc_mw) == pointers(by_abi(200, 200, 216, 224, 232)));
+static_assert(offsetof(VerbsContextOps, dealloc_pd) == pointers(by_abi(208, 208, 224, 232, 240)));
+static_assert(offsetof(VerbsContextOps, dealloc_td) == pointers(by_abi(216, 216, 232, 240, 248)));
+static_assert(offsetof(VerbsContextOps, dereg_mr) == pointers(by_abi(224, 224, 240, 248, 256)));
+static_assert(offsetof(VerbsContextOps, destroy_cq) == pointers(by_abi(248, 248, 264, 272, 288)));
+static_assert(offsetof(VerbsContextOps, destroy_qp) == pointers(by_abi(272, 272, 288, 296, 312)));
+static_assert(offsetof(VerbsContextOps, destroy_srq) == pointers(by_abi(288, 288, 304, 312, 328)));
+static_assert(offsetof(VerbsContextOps, free_context) == pointers(by_abi(312, 312, 328, 352, 368)));
+static_assert(offsetof(VerbsContextOps, modify_cq) == pointers(by_abi(360, 360, 376, 400, 432)));
+static_assert(offsetof(VerbsContextOps, modify_qp) == pointers(by_abi(376, 376, 392, 416, 448)));
+static_assert(offsetof(VerbsContextOps, modify_srq) == pointers(by_abi(392, 392, 408, 432, 464)));
+static_assert(offsetof(VerbsContextOps, poll_cq) == pointers(by_abi(424, 424, 440, 464, 496)));
+static_assert(offsetof(VerbsContextOps, post_recv) == pointers(by_abi(432, 432, 448, 472, 504)));
+static_assert(offsetof(VerbsContextOps, post_send) == pointers(by_abi(440, 440, 456, 480, 512)));
+static_assert(offsetof(VerbsContextOps, post_srq_recv) ==
+              pointers(by_abi(456, 456, 472, 496, 528)));
+static_assert(offsetof(VerbsContextOps, query_device_ex) ==
+              pointers(by_abi(464, 464, 480, 504, 552)));
+static_assert(offsetof(VerbsContextOps, query_port) == pointers(by_abi(480, 480, 496, 520, 568)));
+static_assert(offsetof(VerbsContextOps, query_qp) == pointers(by_abi(488, 488, 504, 536, 584)));
+static_assert(offsetof(VerbsContextOps, query_rt_values) ==
+              pointers(by_abi(504, 504, 520, 552, 600)));
+static_assert(offsetof(VerbsContextOps, query_srq) == pointers(by_abi(512, 512, 528, 560, 608)));
+static_assert(offsetof(VerbsContextOps, reg_mr) == pointers(by_abi(544, 544, 560, 592, 656)));
+static_assert(offsetof(VerbsContextOps, req_notify_cq) ==
+              pointers(by_abi(552, 552, 576, 608, 672)));
+static_assert(offsetof(VerbsContextOps, rereg_mr) == pointers(by_abi(560, 560, 584, 616, 680)));
+static_assert(offsetof(VerbsContextOps, resize_cq) == pointers(by_abi(568, 568, 592, 624, 688)));
+static_assert(offsetof(VerbsContextOps, unimport_pd) == pointers(by_abi(600, 600, 624, 656, 736)));
 
 // Command buffers ---------------------------------------------------------------
 

@@ -613,7 +613,7 @@ static int with_core_cq(struct end *e)
 	attr.send_cq = cq;
 	attr.recv_cq = cq;
 	qp = ib_create_qp(e->pd, &attr);
-	ret = IS_ERR(qp) ? PTR_ERR(qp) : api->prompt(qp);
+	ret = IS_ERR(qp) ? PTR_ERR(qp) : api->prompt(qp, NULL, NULL);
 	if (!IS_ERR(qp))
 		ib_destroy_qp(qp);
 	ib_free_cq(cq);
@@ -626,7 +626,8 @@ static int prompt(struct end *a, struct end *b)
 	int i;
 
 	MUST(with_core_cq(a) == -EINVAL);
-	MUST(!api->prompt(a->qp) && !api->prompt(b->qp));
+	MUST(!api->prompt(a->qp, NULL, NULL) &&
+	     !api->prompt(b->qp, NULL, NULL));
 	MUST(!stream(a, b));
 	MUST(!start_initiator(a, NULL, 0));
 	MUST(!start_responder(b, NULL, 0));

@@ -212,6 +212,34 @@ int run_accept(const std::string &uid, const std::string &addr, const std::strin
     say_and_sleep(rdma_accept(id.get(), &param));
 }
 
+/* A queue pair that waits for a peer which ibv_modify_qp() names; until killed. */
+int run_waiter(const std::string &device, const std::string &ns, const std::string &address,
+               const std::string &peer) {
+    enter_namespace(ns);
+    Context context = open_device(device);
+    Pd pd = alloc_pd(context.get());
+    Cq cq = create_cq(context.get(), 16);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq.get();
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {8, 8, 1, 1, 0};
+    Qp qp(ibv_create_qp(pd.get(), &init));
+    require(qp != nullptr, "ibv_create_qp");
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RTR;
+    attr.dest_qp_num = 3;
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.port_num = 1;
+    attr.ah_attr.grh.dgid = gid_of(peer);
+    attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_index(context.get(), address));
+    const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    require(ibv_modify_qp(qp.get(), &attr, mask) == 0, "ibv_modify_qp");
+    fmt::print("ready\n");
+    std::fflush(stdout);
+    for (;;)
+        pause();
+}
+
 /* Makes objects and holds them until killed. */
 int run_holder(const std::string &device) {
     Context context = open_device(device);
@@ -246,6 +274,8 @@ int run_role(const std::vector<std::string> &role) {
             return run_connect(role[1], role[2], role[3], role[4]);
         if (role.size() == 4 && role[0] == "accept")
             return run_accept(role[1], role[2], role[3]);
+        if (role.size() == 5 && role[0] == "waiter")
+            return run_waiter(role[1], role[2], role[3], role[4]);
         if (role.size() == 2 && role[0] == "holder")
             return run_holder(role[1]);
         fmt::print(stderr, "no such role\n");

@@ -62,6 +62,9 @@ struct PeerMemory {
  * somebody else; accept prints its port first.  Print the errno that it brought,
  * or 0, and sleep.
  *
+ * waiter DEVICE NS ADDR PEER: a queue pair in RTR for a peer at that address,
+ * prints "ready" and sleeps.
+ *
  * holder DEVICE: makes some of each object, prints "ready" and sleeps.
  */
 int run_role(const std::vector<std::string> &role);

@@ -487,6 +487,30 @@ void forget_async_context(ibv_context *context) {
     kept_events().erase(context);
 }
 
+ibv_gid gid_of(const std::string &address) {
+    ibv_gid gid{};
+    if (address.find(':') == std::string::npos) {
+        gid.raw[10] = gid.raw[11] = 0xff;
+        require(inet_pton(AF_INET, address.c_str(), gid.raw + 12) == 1, address);
+    } else {
+        require(inet_pton(AF_INET6, address.c_str(), gid.raw) == 1, address);
+    }
+    return gid;
+}
+
+int gid_index(ibv_context *context, const std::string &address) {
+    const ibv_gid wanted = gid_of(address);
+    ibv_port_attr port{};
+    require(ibv_query_port(context, 1, &port) == 0, "ibv_query_port");
+    for (int i = 1; i < port.gid_tbl_len; i++) {
+        ibv_gid_entry entry{};
+        if (ibv_query_gid_ex(context, 1, static_cast<uint32_t>(i), &entry, 0) == 0 &&
+            memcmp(&entry.gid, &wanted, sizeof(wanted)) == 0)
+            return i;
+    }
+    return -1;
+}
+
 ibv_qp_state qp_state(ibv_qp *qp) {
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};

@@ -212,6 +212,13 @@ void expect_context_event(ibv_context *context, ibv_event_type type,
 void forget_async(const void *element);
 void forget_async_context(ibv_context *context);
 
+/* GIDs -------------------------------------------------------------------- */
+
+/* The GID of an IP address */
+ibv_gid gid_of(const std::string &address);
+/* The place of an address in the device's table, or -1 */
+int gid_index(ibv_context *context, const std::string &address);
+
 ibv_qp_state qp_state(ibv_qp *qp);
 void expect_qp_state(ibv_qp *qp, ibv_qp_state state,
                      std::source_location where = std::source_location::current());

@@ -14,6 +14,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include <infiniband/verbs.h>
 
@@ -648,6 +649,73 @@ bool modify_qp(Actor &actor, Random &random) {
     return modify_qp_state(*qp, state, mask, random);
 }
 
+/* One step of a queue pair that is connected without rdma_cm. */
+bool step_pair(const Object &qp, uint32_t peer, unsigned state, const ib_uverbs_qp_dest &dest,
+               Random &random) {
+    static const std::map<unsigned, uint32_t> masks = {
+        {0, 0},
+        {1, IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS},
+        {2, IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC},
+        {3, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT},
+    };
+    ib_uverbs_modify_qp request{};
+    request.qp_handle = qp.handle;
+    request.attr_mask = IBV_QP_STATE | masks.at(state);
+    if (random.chance(3))
+        request.attr_mask ^= 1U << random.below(21);
+    request.qp_state = static_cast<uint8_t>(state);
+    request.port_num = 1;
+    request.qp_access_flags = static_cast<uint32_t>(random.below(16));
+    request.dest_qp_num = random.chance(95) ? peer : static_cast<uint32_t>(random.next());
+    request.rq_psn = request.sq_psn = random.chance(95) ? 7 : static_cast<uint32_t>(random.next());
+    request.max_dest_rd_atomic = static_cast<uint8_t>(random.below(256));
+    request.timeout = static_cast<uint8_t>(random.below(32));
+    request.retry_cnt = static_cast<uint8_t>(random.below(8));
+    request.dest = dest;
+    return verb(qp.fd, IB_USER_VERBS_CMD_MODIFY_QP, request).ok();
+}
+
+/* Where a peer may be: an address of a host, the first GID, or anything */
+ib_uverbs_qp_dest some_dest(Random &random) {
+    static const std::array<std::array<uint8_t, 4>, 3> hosts = {
+        {{10, 77, 0, 1}, {10, 77, 0, 2}, {127, 0, 0, 1}}};
+    ib_uverbs_qp_dest dest{};
+    dest.is_global = random.chance(97) ? 1 : 0;
+    dest.port_num = 1;
+    dest.sgid_index = static_cast<uint8_t>(random.chance(80) ? 1 : random.below(256));
+    dest.traffic_class = static_cast<uint8_t>(random.chance(90) ? 0 : random.below(256));
+    if (random.chance(10)) {
+        for (uint8_t &octet : dest.dgid)
+            octet = static_cast<uint8_t>(random.next());
+        return dest;
+    }
+    dest.dgid[10] = dest.dgid[11] = 0xff;
+    const auto &host = hosts.at(random.below(hosts.size()));
+    std::copy(host.begin(), host.end(), dest.dgid + 12);
+    return dest;
+}
+
+/*
+ * Connects two queue pairs, mostly the actor's own, through ibv_modify_qp(), in
+ * any order, or begins to; or moves one back to RESET.
+ */
+bool pair_qps(Actor &actor, Random &random) {
+    auto one = actor.any(kQp, random);
+    auto two = actor.any(kQp, random);
+    if (!one || !two)
+        return false;
+    const uint32_t other = random.chance(80) ? two->number : any_of(board->qpns, random).load();
+    const ib_uverbs_qp_dest dest = some_dest(random);
+    bool done = false;
+    for (const unsigned state : {0U, 1U, 2U, 3U}) {
+        if (random.chance(state == 0 ? 50 : 95))
+            done |= step_pair(*one, other, state, dest, random);
+        if (random.chance(state == 0 ? 50 : 90))
+            done |= step_pair(*two, one->number, state, dest, random);
+    }
+    return done;
+}
+
 bool query_qp(Actor &actor, Random &random) {
     auto qp = actor.any(kQp, random);
     if (!qp)
@@ -834,6 +902,7 @@ std::vector<Operation> verb_operations() {
         {"create_qp", 8, create_qp},
         {"destroy_qp", 5, destroy_some<kQp>},
         {"modify_qp", 12, modify_qp},
+        {"pair_qps", 12, pair_qps},
         {"query_qp", 20, query_qp},
         {"any_command", 20, any_command},
         {"any_ioctl", 20, any_ioctl},
