@@ -26,7 +26,8 @@ static bool same_packets(const struct sock *a, const struct sock *b)
 		return false;
 #if IS_ENABLED(CONFIG_IPV6)
 	if (a->sk_family == AF_INET6 &&
-	    (inet6_sk(a)->tclass ^ inet6_sk(b)->tclass) & ~INET_ECN_MASK)
+	    (READ_ONCE(inet6_sk(a)->tclass) ^ READ_ONCE(inet6_sk(b)->tclass)) &
+	    ~INET_ECN_MASK)
 		return false;
 #endif
 	return true;
@@ -44,7 +45,8 @@ static void copy_packets(struct sock *to, const struct sock *from)
 	WRITE_ONCE(inet_sk(to)->uc_ttl, READ_ONCE(inet_sk(from)->uc_ttl));
 #if IS_ENABLED(CONFIG_IPV6)
 	if (to->sk_family == AF_INET6)
-		inet6_sk(to)->hop_limit = inet6_sk(from)->hop_limit;
+		/* a bit field in older kernels */
+		inet6_sk(to)->hop_limit = data_race(inet6_sk(from)->hop_limit);
 #endif
 	if (same_packets(to, from))
 		return;
@@ -54,7 +56,7 @@ static void copy_packets(struct sock *to, const struct sock *from)
 		   dscp(READ_ONCE(inet_sk(from)->tos), inet_sk(to)->tos));
 #if IS_ENABLED(CONFIG_IPV6)
 	if (to->sk_family == AF_INET6)
-		inet6_sk(to)->tclass = dscp(inet6_sk(from)->tclass,
+		inet6_sk(to)->tclass = dscp(READ_ONCE(inet6_sk(from)->tclass),
 					    inet6_sk(to)->tclass);
 #endif
 	/* these may change the route */
@@ -73,14 +75,15 @@ static void copy_times(struct sock *to, const struct sock *from)
 {
 	struct tcp_sock *tp = tcp_sk(to);
 	const struct tcp_sock *by = tcp_sk(from);
-	bool sooner = tp->keepalive_time != by->keepalive_time;
+	int time = READ_ONCE(by->keepalive_time);
+	bool sooner = tp->keepalive_time != time;
 	bool on = sock_flag(from, SOCK_KEEPOPEN);
 
-	WRITE_ONCE(tp->keepalive_time, by->keepalive_time);
-	WRITE_ONCE(tp->keepalive_intvl, by->keepalive_intvl);
-	WRITE_ONCE(tp->keepalive_probes, by->keepalive_probes);
+	WRITE_ONCE(tp->keepalive_time, time);
+	WRITE_ONCE(tp->keepalive_intvl, READ_ONCE(by->keepalive_intvl));
+	WRITE_ONCE(tp->keepalive_probes, READ_ONCE(by->keepalive_probes));
 	WRITE_ONCE(inet_csk(to)->icsk_user_timeout,
-		   inet_csk(from)->icsk_user_timeout);
+		   READ_ONCE(inet_csk(from)->icsk_user_timeout));
 	if (sooner && on && sock_flag(to, SOCK_KEEPOPEN))
 		set_keepalive(to, false);
 	if (on != sock_flag(to, SOCK_KEEPOPEN))
@@ -136,8 +139,9 @@ void sdp_carrier_follow(struct sock *to, const struct sock *from)
 	lock_sock(to);
 	copy_packets(to, from);
 	copy_times(to, from);
-	inet_csk(to)->icsk_syn_retries = inet_csk(from)->icsk_syn_retries;
-	tcp_sk(to)->rx_opt.user_mss = tcp_sk(from)->rx_opt.user_mss;
+	inet_csk(to)->icsk_syn_retries =
+		READ_ONCE(inet_csk(from)->icsk_syn_retries);
+	tcp_sk(to)->rx_opt.user_mss = READ_ONCE(tcp_sk(from)->rx_opt.user_mss);
 	release_sock(to);
 }
 

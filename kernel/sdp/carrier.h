@@ -20,7 +20,8 @@ struct sdp_link;
 
 /*
  * sdp_carrier_prepare - copy all options to a carrier that is not connected yet
- * sdp_carrier_follow - the same but congestion control, from an earlier carrier
+ * sdp_carrier_follow - the same but congestion control, for a carrier that a move
+ *			needs; @from is not locked
  * sdp_carrier_options - copy those that can change later: keepalive, user
  *			 timeout, mark, priority, TOS and traffic class, TTL and
  *			 hop limit

@@ -420,10 +420,14 @@ void sdp_link_take_early(struct sdp_link *link);
  * sdp_move_work - leave the old carrier, in place of the work item
  * sdp_link_use_next - replace link->carrier by the next one, with the socket
  *		       locked or its slock held
+ * sdp_link_options - sdp_carrier_options() for the carriers, old and new, and
+ * sdp_link_keepalive - sdp_carrier_keepalive() for them; @sk, the link's, is locked
  */
 void sdp_move_event(struct sdp_link *link);
 void sdp_move_work(struct work_struct *work);
 void sdp_link_use_next(struct sdp_link *link);
+void sdp_link_options(struct sdp_link *link, const struct sock *sk);
+void sdp_link_keepalive(struct sdp_link *link, bool on);
 
 /*
  * link.c, for move.c: install our callbacks on TCP's socket, unless those of

@@ -43,7 +43,8 @@ void sdp_link_use_next(struct sdp_link *link)
 }
 
 /*
- * The newest carrier, with a reference.  The program may still use the old one.
+ * The newest carrier, with a reference, or NULL.  The program may still use the old
+ * one.
  */
 static struct sock *latest(struct sdp_link *link)
 {
@@ -51,9 +52,36 @@ static struct sock *latest(struct sdp_link *link)
 
 	spin_lock_bh(&link->lock);
 	sk = link->next_carrier ?: link->carrier;
-	sock_hold(sk);
+	if (sk)
+		sock_hold(sk);
 	spin_unlock_bh(&link->lock);
 	return sk;
+}
+
+/*
+ * The lock in latest() orders this with bind_tcp(): either we see the new carrier, or
+ * it sees what the program has set.
+ */
+void sdp_link_options(struct sdp_link *link, const struct sock *sk)
+{
+	struct sock *next = latest(link);
+
+	sdp_carrier_options(link->carrier, sk);
+	if (next != link->carrier)
+		sdp_carrier_options(next, sk);
+	if (next)
+		sock_put(next);
+}
+
+void sdp_link_keepalive(struct sdp_link *link, bool on)
+{
+	struct sock *next = latest(link);
+
+	sdp_carrier_keepalive(link->carrier, on);
+	if (next != link->carrier)
+		sdp_carrier_keepalive(next, on);
+	if (next)
+		sock_put(next);
 }
 
 static void set_next(struct sdp_link *link, struct sock *sk)
@@ -75,6 +103,33 @@ static void set_next(struct sdp_link *link, struct sock *sk)
 		sock_put(old);
 }
 
+/* The program's socket, with a reference, or NULL */
+static struct sock *socket_of(struct sdp_link *link)
+{
+	struct sock *sk;
+
+	spin_lock_bh(&link->lock);
+	sk = link->sk;
+	if (sk)
+		sock_hold(sk);
+	spin_unlock_bh(&link->lock);
+	return sk;
+}
+
+/*
+ * The program sets options at its socket, and those of the carrier that is left are
+ * as they were then.
+ */
+static void follow_options(struct sdp_link *link, struct sock *to,
+			   const struct sock *carrier)
+{
+	struct sock *sk = socket_of(link);
+
+	sdp_carrier_follow(to, sk ?: carrier);
+	if (sk)
+		sock_put(sk);
+}
+
 /* Create a TCP socket bound to our old end: the peer expects its port. */
 static int bind_tcp(struct sdp_link *link, char *congestion)
 {
@@ -93,7 +148,6 @@ static int bind_tcp(struct sdp_link *link, char *congestion)
 	sdp_own_cgroup(sk, from);
 	sk->sk_bound_dev_if = from->sk_bound_dev_if;
 	sdp_carrier_choose(sk, congestion);
-	sdp_carrier_follow(sk, from);
 	/* a listener may have the same port */
 	sk->sk_reuse = SK_FORCE_REUSE;
 	if (local.any.sa_family == AF_INET6)
@@ -105,6 +159,7 @@ static int bind_tcp(struct sdp_link *link, char *congestion)
 	}
 	link->tcp = sock;
 	set_next(link, sk);
+	follow_options(link, sk, from);
 out:
 	sock_put(from);
 	return ret;
@@ -137,13 +192,8 @@ static void connect_tcp(struct sdp_link *link)
 /* Have settle() take over the new carrier and charges as soon as it can. */
 static void tell_socket(struct sdp_link *link)
 {
-	struct sock *sk;
+	struct sock *sk = socket_of(link);
 
-	spin_lock_bh(&link->lock);
-	sk = link->sk;
-	if (sk)
-		sock_hold(sk);
-	spin_unlock_bh(&link->lock);
 	if (!sk)
 		return;
 	local_bh_disable();

@@ -502,7 +502,7 @@ static void keepalive(struct sock *sk, int on)
 
 	/* BPF programs must not sleep: sdp_sendmsg() applies it later */
 	if (link && !has_current_bpf_ctx())
-		sdp_carrier_keepalive(link->carrier, on);
+		sdp_link_keepalive(link, on);
 	if (link)
 		sdp_link_put(link);
 	sdp_tcp_prot(sk)->keepalive(sk, on);
@@ -1246,7 +1246,7 @@ static int make_child(struct sock *sk, struct socket *newsock,
 	sock_graft(child, newsock);
 	newsock->state = SS_CONNECTED;
 	/* the listener's options may have changed since */
-	sdp_carrier_options(link->carrier, child);
+	sdp_link_options(link, child);
 	release_sock(child);
 	sock_release(made);
 	return 0;
@@ -1607,7 +1607,7 @@ static int sdp_setsockopt(struct socket *sock, int level, int name,
 	lock_sock(sk);
 	link = link_of(sk);
 	if (link) {
-		sdp_carrier_options(link->carrier, sk);
+		sdp_link_options(link, sk);
 		if (level == SOL_TCP)
 			sdp_stream_options(sk, link);
 		sdp_link_put(link);
@@ -1697,7 +1697,7 @@ static int sdp_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	ret = link_to_use(sk, sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT),
 			  &link);
 	if (link && sdp_carrier_stale(link->carrier, sk))
-		sdp_carrier_options(link->carrier, sk);
+		sdp_link_options(link, sk);
 	if (link)
 		ret = sdp_stream_send(sk, link, msg, len);
 	release_sock(sk);

@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
-#include <linux/filter.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -95,21 +94,6 @@ static std::vector<Kind> carried_kinds() {
 
 INSTANTIATE_TEST_SUITE_P(All, Carrier, testing::ValuesIn(carried_kinds()), name_of_kind);
 
-static void give(const Fd &fd, int level, int name, int value) {
-    EXPECT_EQ(::setsockopt(fd.get(), level, name, &value, sizeof(value)), 0)
-        << std::strerror(errno);
-}
-
-/* Nothing reaches that socket any more, and it says nothing before it is closed. */
-static void vanish(int fd) {
-    sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-    sock_fprog program{1, &drop};
-    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
-    /* when it is closed, what waits for it need not wait any longer */
-    linger now{1, 0};
-    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
-}
-
 static tcp_info info_of(int fd) {
     tcp_info info{};
     socklen_t len = sizeof(info);
@@ -123,14 +107,6 @@ static uint8_t state_of(const Fd &fd) {
 
 static bool becomes(const Fd &fd, uint8_t state) {
     return eventually([&] { return state_of(fd) == state; });
-}
-
-/* Keepalive after a second, given up after another */
-static void keep_alive(const Fd &fd) {
-    give(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-    give(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-    give(fd, IPPROTO_TCP, TCP_KEEPCNT, 1);
-    give(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 /* The program is told within the time that TCP would tell it, more or less. */

@@ -5,7 +5,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include <netinet/tcp.h>
 #include <poll.h>
+
+#include <linux/filter.h>
 
 namespace softwarp::sockets {
 
@@ -35,6 +38,27 @@ SdpMessage good_hello_ack() {
     SdpMessage msg = good_hello();
     msg.mid = kSdpHelloAck;
     return msg;
+}
+
+void give(const Fd &fd, int level, int name, int value) {
+    EXPECT_EQ(::setsockopt(fd.get(), level, name, &value, sizeof(value)), 0)
+        << std::strerror(errno);
+}
+
+void vanish(int fd) {
+    sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    sock_fprog program{1, &drop};
+    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+    /* when it is closed, what waits for it need not wait any longer */
+    linger now{1, 0};
+    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+}
+
+void keep_alive(const Fd &fd) {
+    give(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    give(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+    give(fd, IPPROTO_TCP, TCP_KEEPCNT, 1);
+    give(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 std::vector<uint8_t> encode(const SdpMessage &msg, SdpLayout layout) {

@@ -77,6 +77,12 @@ class Peer {
     uint32_t msn_said_ = 0, msn_heard_ = 0;
 };
 
+void give(const Fd &fd, int level, int name, int value);
+/* Nothing reaches that socket any more, and it says nothing before it is closed. */
+void vanish(int fd);
+/* Keepalive after a second, given up after another */
+void keep_alive(const Fd &fd);
+
 /* Sockets with a peer that a test plays */
 class Peers : public Sockets {
   protected:
