@@ -16,8 +16,8 @@
 #include "trace.h"
 #include "uapi/softwarp_sdp.h"
 
-struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_end_wq;
-static struct workqueue_struct *push_wq;
+struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_move_wq;
+static struct workqueue_struct *end_wq, *push_wq;
 
 static void work(struct work_struct *work);
 static void push_work(struct work_struct *work);
@@ -150,16 +150,33 @@ static void stop_timer(struct sdp_link *link, struct timer_list *t)
  * An orphan has as long as TCP's FIN-WAIT-2 takes, or as is configured, from
  * the last time that it has sent octets.
  */
-static void set_orphan_timer(struct sdp_link *link)
+static void begin_orphan_time(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
 	link->progress = link->conn.source.sent;
-	set_tunable_timer(link, SDP_ORPHAN_TIMEOUT);
+	link->orphan_until = jiffies +
+		sdp_tunable_jiffies(link->seen.net, SDP_ORPHAN_TIMEOUT);
 }
 
-static bool still_leaving(const struct sdp_link *link)
+/* In jiffies; 0: it has to end. */
+static unsigned long orphan_time_left(struct sdp_link *link)
 {
-	return link->queue_octets && link->conn.source.sent != link->progress;
+	lockdep_assert_held(&link->lock);
+	if (link->queue_octets && link->conn.source.sent != link->progress)
+		begin_orphan_time(link);
+	return time_after(link->orphan_until, jiffies) ?
+	       link->orphan_until - jiffies : 0;
+}
+
+/* What has begun goes on: neither a move nor a HelloAck prolongs it. */
+static void set_orphan_timer(struct sdp_link *link)
+{
+	set_timer(link, max(orphan_time_left(link), 1UL));
+}
+
+bool sdp_link_outlives_orphan(struct sdp_link *link)
+{
+	return link->orphan && !orphan_time_left(link);
 }
 
 static void setup_timeout(struct sdp_link *link)
@@ -208,9 +225,11 @@ static void timer(struct timer_list *t)
 		setup_timeout(link);
 	else if (link->conn.state == SDP_WAIT)
 		close_timeout(link);
-	else if (link->orphan && still_leaving(link))
+	else if (link->conn.state == SDP_ABORTING)
+		give_up(link);
+	else if (link->orphan && orphan_time_left(link))
 		set_orphan_timer(link);
-	else if (link->orphan || link->conn.state == SDP_ABORTING)
+	else if (link->orphan)
 		give_up(link);
 	spin_unlock_bh(&link->lock);
 	sdp_link_put(link);
@@ -471,6 +490,7 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 	else
 		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_CLOSE));
 	sdp_link_pump(link);
+	begin_orphan_time(link);
 	if (link->open && !timer_pending(&link->timer))
 		set_orphan_timer(link);
 	spin_unlock_bh(&link->lock);
@@ -1204,7 +1224,7 @@ static void work(struct work_struct *work)
 	    READ_ONCE(link->phase) == SDP_LINK_DOWN) {
 		link->ending = true;
 		/* passes on the reference of sdp_link_start() */
-		queue_work(sdp_end_wq, &link->end);
+		queue_work(end_wq, &link->end);
 	}
 out:
 	sdp_link_put(link);
@@ -1230,15 +1250,21 @@ int sdp_link_init(void)
 	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_UNBOUND, 0);
 	/* separate: a program can hold its listener's socket lock for long */
 	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
-	/* separate: a peer can make the end of a queue pair take seconds */
-	sdp_end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
+	/*
+	 * Separate: a peer can make the end of a queue pair take seconds, and by
+	 * moves as often as it likes.
+	 */
+	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
+	sdp_move_wq = alloc_workqueue("softwarp_sdp_move", WQ_UNBOUND, 0);
 	push_wq = alloc_workqueue("softwarp_sdp_push", WQ_PERCPU, 0);
-	if (sdp_wq && sdp_listen_wq && sdp_end_wq && push_wq)
+	if (sdp_wq && sdp_listen_wq && end_wq && sdp_move_wq && push_wq)
 		return 0;
 	if (push_wq)
 		destroy_workqueue(push_wq);
-	if (sdp_end_wq)
-		destroy_workqueue(sdp_end_wq);
+	if (sdp_move_wq)
+		destroy_workqueue(sdp_move_wq);
+	if (end_wq)
+		destroy_workqueue(end_wq);
 	if (sdp_wq)
 		destroy_workqueue(sdp_wq);
 	if (sdp_listen_wq)
@@ -1255,10 +1281,11 @@ void sdp_link_exit(void)
 	 * which does nothing any more.
 	 */
 	flush_workqueue(sdp_wq);
-	/* a move that is under way goes on there, and comes back for the end */
-	flush_workqueue(sdp_end_wq);
+	/* a move that is under way comes back for the end */
+	flush_workqueue(sdp_move_wq);
 	flush_workqueue(sdp_wq);
-	destroy_workqueue(sdp_end_wq);
+	destroy_workqueue(end_wq);
+	destroy_workqueue(sdp_move_wq);
 	/* after the last completion, which may have queued something there */
 	destroy_workqueue(push_wq);
 	destroy_workqueue(sdp_wq);

@@ -194,7 +194,8 @@ struct sdp_link {
 	bool told;			/* its end was reported to the socket */
 	bool unlinked;			/* nothing of the device is held */
 	bool bury;			/* then free the socket, too */
-	u64 progress;			/* octets sent when @timer was set */
+	u64 progress;			/* octets sent when an orphan's time began ... */
+	unsigned long orphan_until;	/* ... and its end, in jiffies */
 	struct sdp_conn conn;
 	u8 traced;			/* sdp_link_state() at the last trace */
 	struct sock *sk;		/* the program's, with a reference */
@@ -300,8 +301,8 @@ enum sdp_step {
 	SDP_STEP_TIMEOUT,
 };
 
-/* The workqueues of all links, of listeners, and for what a peer can make slow */
-extern struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_end_wq;
+/* The workqueues of all links, of listeners, and of moves */
+extern struct workqueue_struct *sdp_wq, *sdp_listen_wq, *sdp_move_wq;
 int sdp_link_init(void);
 void sdp_link_exit(void);
 
@@ -323,6 +324,8 @@ void sdp_link_start(struct sdp_link *link);
 /*
  * For carriers, called by the link's work item:
  * sdp_link_limit_setup - start the set-up timer, which ends the link
+ * sdp_link_outlives_orphan - whether its program has closed it so long ago that it
+ *			      has to end; under link->lock
  * sdp_link_join - use this device, taking over the reference; 0 or an error
  * sdp_link_make_qp - create queue pair and buffers, and fill in link->offer
  * sdp_link_leave - undo join and make_qp, and destroy the carrier's part
@@ -330,6 +333,7 @@ void sdp_link_start(struct sdp_link *link);
  * sdp_link_later - raise SDP_EV_TCP or SDP_EV_MOVE after @time jiffies
  */
 void sdp_link_limit_setup(struct sdp_link *link);
+bool sdp_link_outlives_orphan(struct sdp_link *link);
 int sdp_link_join(struct sdp_link *link, struct sdp_device *dev);
 int sdp_link_make_qp(struct sdp_link *link);
 void sdp_link_leave(struct sdp_link *link);

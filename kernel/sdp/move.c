@@ -208,7 +208,9 @@ static bool begin(struct sdp_link *link)
 	bool begun;
 
 	spin_lock_bh(&link->lock);
-	begun = link->phase == SDP_LINK_UP && link->conn.suspended;
+	/* else a peer that moves again and again would keep it; the timer is due */
+	begun = link->phase == SDP_LINK_UP && link->conn.suspended &&
+		!sdp_link_outlives_orphan(link);
 	if (begun) {
 		link->phase = SDP_LINK_TCP;
 		link->move = SDP_MOVE_LEAVES;
@@ -221,7 +223,6 @@ static bool begin(struct sdp_link *link)
 
 static void leave(struct sdp_link *link)
 {
-	sdp_link_limit_setup(link);
 	sdp_link_quiesce(link);
 	sdp_link_leave(link);
 	/* the old carrier raises no more events */
@@ -253,6 +254,9 @@ void sdp_move_work(struct work_struct *work)
 
 	congestion_of(link, congestion);
 	leave(link);
+	/* it has ended while it waited for this */
+	if (READ_ONCE(link->phase) == SDP_LINK_DOWN)
+		goto out;
 	if (bind_tcp(link, congestion)) {
 		sdp_link_abort(link, ECONNRESET);
 	} else {
@@ -262,6 +266,7 @@ void sdp_move_work(struct work_struct *work)
 		sdp_link_hook(link);
 		tell_socket(link);
 	}
+out:
 	/* pairs with is_leaving() */
 	smp_store_release(&link->leaving, false);
 	sdp_link_event(link, SDP_EV_MOVE);
@@ -271,9 +276,10 @@ void sdp_move_work(struct work_struct *work)
 void sdp_move_event(struct sdp_link *link)
 {
 	if (begin(link)) {
+		sdp_link_limit_setup(link);
 		WRITE_ONCE(link->leaving, true);
 		sdp_link_get(link);
-		queue_work(sdp_end_wq, &link->move_work);
+		queue_work(sdp_move_wq, &link->move_work);
 	} else if (link->tcp && READ_ONCE(link->move) == SDP_MOVE_BOUND) {
 		connect_tcp(link);
 	}

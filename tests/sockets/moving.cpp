@@ -315,6 +315,54 @@ TEST_P(Moving, ClosedInBetween) {
     talk.peer->say(message(kSdpDisConn));
 }
 
+/* A peer that has the octets, and moves instead of closing: the time of what nobody has any
+ * more does not begin anew. */
+TEST_P(Moving, AnOrphanGetsNoMoreTime) {
+    Tuned tuned("orphan_timeout_ms", 1000);
+    Counters before = counters();
+    Talk talk = accepted();
+    Address from = name_of(talk.app);
+    auto begin = std::chrono::steady_clock::now();
+    talk.app.reset();
+    EXPECT_EQ(talk.peer->hear_other().msg.mid, kSdpDisConn);
+    auto move = [&] {
+        Place p = place();
+        try {
+            say_suspend(*talk.peer, p.address.port());
+            if (talk.peer->hear_other().msg.mid != kSdpSuspCommAck)
+                return false;
+        } catch (const e2e::Failure &) {
+            return false;
+        }
+        talk.peer.reset();
+        if (events(p.listener, POLLIN, 1000) != POLLIN)
+            return false;
+        talk.peer = resumed(p, from);
+        return true;
+    };
+    int moves = 0;
+    while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(10) && move()) {
+        moves++;
+        std::this_thread::sleep_for(milliseconds(100));
+    }
+    EXPECT_GT(moves, 1);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    expect_more(before, "orphan_timeouts", 1);
+}
+
+/* What the program sets meanwhile holds for the next carrier. */
+TEST_P(Moving, OptionsInBetween) {
+    Talk talk = accepted();
+    Address from = name_of(talk.app);
+    Place p = place();
+    suspend(*talk.peer, p.address.port());
+    keep_alive(talk.app);
+    talk.peer = resumed(p, from);
+    vanish(talk.peer->stream.fd());
+    EXPECT_EQ(events(talk.app, POLLIN, 20000) & POLLERR, POLLERR);
+    EXPECT_EQ(option(talk.app, SOL_SOCKET, SO_ERROR), ETIMEDOUT);
+}
+
 /* close() waits for the peer's new place, and for all that it has not got yet. */
 TEST_P(Moving, LingersInBetween) {
     Talk talk = accepted();
