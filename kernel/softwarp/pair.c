@@ -292,7 +292,8 @@ static int again(struct swp_ep *ep, int error, const struct swp_mpa_frame *f)
 		return -1;
 	if (f)
 		error = rejected(ep, f);
-	if (READ_ONCE(ep->kill) || !is_transient(error)) {
+	/* a peer that has sent its Reply does not wait any more */
+	if (READ_ONCE(ep->kill) || qp->pair.vetted || !is_transient(error)) {
 		failed(qp, false, READ_ONCE(ep->kill) ?: error);
 		return -1;
 	}
@@ -349,6 +350,7 @@ static int vet(struct swp_ep *ep, const struct swp_mpa_frame *reply)
 		return -EPROTO;
 	spin_lock_bh(&qp->lock);
 	verdict = compare(&qp->pair, &m.view);
+	qp->pair.vetted = verdict == SWP_PAIR_FITS;
 	spin_unlock_bh(&qp->lock);
 	if (verdict == SWP_PAIR_FITS)
 		return 0;
@@ -529,6 +531,8 @@ static void accept(struct swp_ep *ep)
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
+	/* the end of the listener, which the QP needs no more, would end it */
+	swp_listener_leave(ep);
 	encode(ep->qp, SWP_PAIR_REPLY, message);
 	ep->hs->exact_ird = true;
 	ret = swp_ep_accept(ep, ird, SWP_MAX_ORD, message, sizeof(message));
@@ -665,6 +669,7 @@ static void fill_pair(struct swp_qp *qp, const struct ib_qp_attr *attr,
 	p->deadline = jiffies + msecs_to_jiffies(swp_params.qp_setup_ms);
 	p->posted = false;
 	p->error = 0;
+	p->vetted = false;
 }
 
 int swp_pair_rtr(struct swp_qp *qp, const struct ib_qp_attr *attr, int mask)
@@ -751,14 +756,15 @@ int swp_pair_rts(struct swp_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return 0;
 }
 
-void swp_pair_query(struct swp_qp *qp, struct ib_qp_attr *attr)
+void swp_pair_query(struct swp_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	const struct swp_pair *p = &qp->pair;
 
 	spin_lock_bh(&qp->lock);
 	attr->dest_qp_num = p->view.peer.qpn;
-	attr->rq_psn = p->view.recv_psn;
-	if (p->view.send_psn != SWP_PAIR_PSN_NONE)
+	if (mask)
+		attr->rq_psn = p->view.recv_psn;
+	if (mask && p->view.send_psn != SWP_PAIR_PSN_NONE)
 		attr->sq_psn = p->view.send_psn;
 	if (p->shown.path_mtu)
 		attr->path_mtu = p->shown.path_mtu;

@@ -41,6 +41,7 @@ struct swp_pair {
 	unsigned long deadline;	/* for the stream, jiffies */
 	bool posted;		/* the deadline is that of a request */
 	int error;		/* of the last attempt, for the log */
+	bool vetted;		/* the peer's Reply fits: its QP has its stream */
 	struct delayed_work work;	/* queued: a reference on the QP */
 };
 
@@ -51,7 +52,8 @@ void swp_pair_init(struct swp_qp *qp);
  */
 int swp_pair_rtr(struct swp_qp *qp, const struct ib_qp_attr *attr, int mask);
 int swp_pair_rts(struct swp_qp *qp, const struct ib_qp_attr *attr, int mask);
-void swp_pair_query(struct swp_qp *qp, struct ib_qp_attr *attr);
+/* PSNs, which keep strangers out, only if the @mask asks for anything at all */
+void swp_pair_query(struct swp_qp *qp, struct ib_qp_attr *attr, int mask);
 /*
  * A request was posted to a QP without stream: if the QP waits, this limits the
  * time.  Any context.

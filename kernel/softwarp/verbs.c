@@ -430,7 +430,8 @@ static int query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_dest_rd_atomic = qp->sp.ird;
 	attr->port_num = 1;
 	if (READ_ONCE(qp->paired))
-		swp_pair_query(qp, attr);
+		/* anybody may see a queue pair with `rdma resource show`, mask 0 */
+		swp_pair_query(qp, attr, mask);
 	init->qp_context = ibqp->qp_context;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
