@@ -1309,7 +1309,8 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 
 	swp_qp_assert_owned(qp);
 	while (*left > 0) {
-		if (qp->state == SWP_QP_ERROR)
+		/* LEFT: a late doorbell must not take back what qp_step() asked for */
+		if (qp->state == SWP_QP_ERROR || qp->state == SWP_QP_LEFT)
 			return SWP_STOP_DEAD;
 		if (!tx->pending) {
 			if (!swp_llp_has_space(qp->llp)) {
