@@ -280,7 +280,8 @@ void swp_listen_init(void);
  * The listener of a device's QPs that wait for a peer, on any address and this
  * port.  The first user creates it, the last one closes it.  Process context, no
  * locks.  Returns 0, -ENODEV: the device is being removed, or the error of the
- * socket, -EADDRINUSE for example.
+ * socket, -EADDRINUSE for example, which is also that of another port than the
+ * users before have.
  */
 int swp_listener_share(struct swp_device *dev, const struct swp_ulp *ulp,
 		       u16 port);

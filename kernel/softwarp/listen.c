@@ -688,34 +688,90 @@ static int share_open(struct swp_listener *lis, u16 port)
 	return listener_open(lis, NULL, SWP_SHARED_BACKLOG);
 }
 
+static u16 port_of(const struct swp_listener *lis)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)&lis->addr;
+
+	/* at the same place for both families */
+	return ntohs(in->sin_port);
+}
+
+/* Use the listener that there is; -ENOENT: there is none. */
+static int share_join(struct swp_device *dev, u16 port)
+{
+	struct swp_listener *lis = dev->shared;
+
+	lockdep_assert_held(&hub_mutex);
+	if (!lis)
+		return -ENOENT;
+	/* after the end of the listener no peer would come */
+	if (lis->dead)
+		return -ENODEV;
+	/* the parameter has changed: peers come to the other one */
+	if (port_of(lis) != port)
+		return -EADDRINUSE;
+	lis->users++;
+	return 0;
+}
+
+struct share {
+	struct work_struct work;
+	struct swp_device *dev;
+	const struct swp_ulp *ulp;
+	u16 port;
+	int ret;
+};
+
+static int share_new(const struct share *s)
+{
+	struct swp_listener *lis;
+	int ret;
+
+	lockdep_assert_held(&hub_mutex);
+	lis = listener_new(s->dev, s->ulp);
+	if (!lis)
+		return -ENOMEM;
+	ret = share_open(lis, s->port);
+	if (ret) {
+		listener_put(lis);
+		return ret;
+	}
+	lis->users = 1;
+	s->dev->shared = lis;
+	return 0;
+}
+
+static void share_work(struct work_struct *work)
+{
+	struct share *s = container_of(work, struct share, work);
+
+	mutex_lock(&hub_mutex);
+	s->ret = share_join(s->dev, s->port);
+	if (s->ret == -ENOENT)
+		s->ret = share_new(s);
+	mutex_unlock(&hub_mutex);
+}
+
 int swp_listener_share(struct swp_device *dev, const struct swp_ulp *ulp,
 		       u16 port)
 {
-	struct swp_listener *lis;
-	int ret = 0;
+	struct share s = { .dev = dev, .ulp = ulp, .port = port };
 
 	mutex_lock(&hub_mutex);
-	lis = dev->shared;
-	if (lis) {
-		/* after the end of the listener no peer would come */
-		ret = lis->dead ? -ENODEV : 0;
-		lis->users += !ret;
-		goto out;
-	}
-	lis = listener_new(dev, ulp);
-	ret = -ENOMEM;
-	if (!lis)
-		goto out;
-	ret = share_open(lis, port);
-	if (ret) {
-		listener_put(lis);
-		goto out;
-	}
-	lis->users = 1;
-	dev->shared = lis;
-out:
+	s.ret = share_join(dev, port);
 	mutex_unlock(&hub_mutex);
-	return ret;
+	if (s.ret != -ENOENT)
+		return s.ret;
+	/*
+	 * The socket is everybody's who will wait there.  So it gets nothing of the
+	 * process that happens to be the first: neither its cgroup, whose BPF
+	 * programs may filter, nor its rights, which a port below 1024 needs.
+	 */
+	INIT_WORK_ONSTACK(&s.work, share_work);
+	queue_work(swp_cm_wq, &s.work);
+	flush_work(&s.work);
+	destroy_work_on_stack(&s.work);
+	return s.ret;
 }
 
 void swp_listener_unshare(struct swp_device *dev)

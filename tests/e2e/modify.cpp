@@ -6,8 +6,10 @@
  */
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -250,6 +252,56 @@ TEST(Modify, QueryReturnsWhatWasSet) {
     EXPECT_EQ(attr.ah_attr.is_global, 1);
     EXPECT_EQ(attr.ah_attr.grh.sgid_index, a.index);
     EXPECT_EQ(memcmp(&attr.ah_attr.grh.dgid, &b.gid, sizeof(b.gid)), 0);
+    /* every user of the machine may see this, but not the numbers that keep strangers out */
+    std::string shown = must_shell("rdma -dd resource show qp link " + config().dev + "/1 lqpn " +
+                                   std::to_string(a.qp->qp_num));
+    EXPECT_NE(shown.find("sq-psn 0 "), std::string::npos) << shown;
+    EXPECT_EQ(shown.find(std::to_string(a.psn)), std::string::npos) << shown;
+    EXPECT_EQ(shown.find(std::to_string(b.psn)), std::string::npos) << shown;
+}
+
+/* The calling thread without one of its rights */
+class Without {
+  public:
+    explicit Without(int capability) {
+        require(::syscall(SYS_capget, &header_, before_.data()) == 0, "capget");
+        auto less = before_;
+        less.at(CAP_TO_INDEX(capability)).effective &= ~CAP_TO_MASK(capability);
+        require(::syscall(SYS_capset, &header_, less.data()) == 0, "capset");
+    }
+    ~Without() { EXPECT_EQ(::syscall(SYS_capset, &header_, before_.data()), 0); }
+    Without(const Without &) = delete;
+    Without &operator=(const Without &) = delete;
+
+  private:
+    __user_cap_header_struct header_{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> before_{};
+};
+
+/* Ordinary users use a port that they could not have for themselves. */
+TEST(Modify, PortBelow1024) {
+    ParameterOverride port("qp_port", "794");
+    End a(here4(), 1), b(there4(), 2);
+    {
+        Without none(CAP_NET_BIND_SERVICE);
+        a.up(b);
+        b.up(a);
+    }
+    expect_carries(a, b);
+}
+
+/* Nobody waits where no peer comes any more. */
+TEST(Modify, PortChanges) {
+    End a(here4(), 1), b(there4(), 2), c(here4(), 3), d(there4(), 4);
+    b.up(a);
+    {
+        ParameterOverride other("qp_port", "4795");
+        ASSERT_EQ(d.init(), 0);
+        EXPECT_EQ(d.rtr(c), EADDRINUSE);
+    }
+    ASSERT_EQ(d.rtr(c), 0);
+    a.up(b);
+    expect_carries(a, b);
 }
 
 /* Both orders ------------------------------------------------------------------ */
