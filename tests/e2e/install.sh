@@ -148,6 +148,39 @@ devices() {
 	! softwarp-devices --file /run/nothing start
 }
 
+# Says, and ends with 1 or not
+says() { # exit code, sentence, command ...
+	local code=$1 sentence=$2
+	shift 2
+	text=$("$@" 2>&1)
+	[ $? = "$code" ] && [ "${text#*"$sentence"}" != "$text" ] && return 0
+	echo "no '$sentence': $text"
+	return 1
+}
+
+# What the machine lacks, one thing after the other
+lacks() {
+	local ask="softwarp-devices --file /run/nothing check" plugin
+	says 0 "the module softwarp is loaded" $ask && says 0 "libibverbs has its plug-in" $ask &&
+		says 0 "nothing makes devices at boot" $ask || return 1
+	mv /etc/libibverbs.d/softwarp.driver /run
+	says 1 "apt install libibverbs-softwarp" $ask || return 1
+	mv /run/softwarp.driver /etc/libibverbs.d
+	plugin=$(find /usr/lib /usr/local/lib -name 'libsoftwarp-rdmav*.so' | head -n 1)
+	mv "$plugin" /run
+	says 1 "there is no plug-in $plugin" $ask || return 1
+	mv "/run/${plugin##*/}" "$plugin"
+	chmod 0600 /dev/infiniband/rdma_cm
+	says 1 "you may not open /dev/infiniband/rdma_cm" setpriv --reuid=65534 --regid=65534 --clear-groups $ask || return 1
+	chmod 0666 /dev/infiniband/rdma_cm
+	(ulimit -l 64 && says 1 "you may lock 64 KiB" setpriv --reuid=65534 --regid=65534 --clear-groups $ask) || return 1
+	modprobe -r softwarp_sdp softwarp
+	says 0 "the module softwarp is installed, not loaded" $ask || return 1
+	mv "/lib/modules/$release/updates" /run 2> /dev/null || mv "/lib/modules/$release/extra" /run || return 1
+	depmod -a
+	says 1 "the module softwarp is not installed for the kernel $release" $ask
+}
+
 check "nothing is installed at first" bare
 check "make install KDIR=..." installed
 check "the modules are stripped" stripped
@@ -156,5 +189,6 @@ check "manual pages and header" documented
 check "ibv_devinfo and rping with the installed provider" seen
 check "an SDP socket loads its module, and connects" sockets
 check "devices of a file" devices
+check "what the machine lacks, in sentences" lacks
 check "sdp_switch says that this kernel has no hook" no_hook
 [ $failed = 0 ]
