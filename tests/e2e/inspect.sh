@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # What an administrator has to look at softwarp and to arrange it, on a kernel that has it all: tracepoints, the iWARP port
-# mapper, RDMA devices that belong to one namespace.  A line "ok" or "FAILED" for each.
+# mapper, RDMA devices that belong to one namespace, containers.  A line "ok" or "FAILED" for each.
 set -u
 
 sdp=$1 # softwarp_sdp.ko of this kernel
@@ -296,6 +296,7 @@ exclusive() {
 	[ "$(ip netns exec left rdma dev show | grep -c sw)" = 1 ] || return 1
 	ip netns exec right rdma dev show | grep -q sw2 || return 1
 	ping_pong "ip netns exec right" "ip netns exec left" 10.78.0.2 || return 1
+	containers || return 1
 	# a device can be given away and comes back when its namespace goes
 	ip netns del left
 	ip netns del right
@@ -305,6 +306,77 @@ exclusive() {
 	done
 	rdma dev show
 	return 1
+}
+
+# What a container engine sets up: namespaces of its own, of devices only some nodes, an ordinary user without any right.
+contained() { # network namespace, nodes, command ...
+	local ns=$1 nodes=$2
+	shift 2
+	ip netns exec "$ns" unshare --mount --pid --fork --mount-proc --uts --ipc bash -c '
+		mount -t tmpfs none /mnt && cd /dev/infiniband && for node in '"$nodes"'; do cp -a $node /mnt; done && cd / &&
+		mount --bind /mnt /dev/infiniband &&
+		exec setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"' \
+		contained "$@"
+}
+
+node_of() { # network namespace, device
+	ip netns exec "$1" bash -c "cd /sys/class/infiniband_verbs && grep -lx $2 uverbs*/ibdev" | cut -d/ -f1
+}
+
+# Called by exclusive(): sw1 in left, sw2 in right
+containers() {
+	local one two
+	one=$(node_of left sw1) two=$(node_of right sw2)
+	[ -n "$one" ] && [ -n "$two" ] || { echo "nodes: '$one', '$two'"; return 1; }
+	contained left "rdma_cm $one" ibv_devinfo -l | tee /dev/stderr | grep -q sw1 || return 1
+	contained left "rdma_cm $one" ibv_devinfo -l | grep -q sw2 && { echo "a container sees the device of another"; return 1; }
+	# also not if it has the node
+	contained left "rdma_cm $one $two" python3 -c "
+import errno, os
+os.close(os.open('/dev/infiniband/$one', os.O_RDWR))
+try:
+    os.open('/dev/infiniband/$two', os.O_RDWR)
+    raise SystemExit('a container opens the device of another')
+except OSError as error:
+    assert error.errno in (errno.EPERM, errno.EACCES), error
+" || return 1
+	contained right "rdma_cm $two" rping -s -a 10.78.0.2 -p 7310 -C 10 -V &
+	local server=$!
+	for _ in $(seq 100); do
+		ip netns exec right rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7310" && break
+		sleep 0.1
+	done
+	contained left "rdma_cm $one" rping -c -a 10.78.0.2 -p 7310 -C 10 -V && wait $server || return 1
+	# sockets need no node at all
+	insmod "$sdp" || return 1
+	contained right "" python3 -c "
+import socket
+l = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+l.bind(('10.78.0.2', 7311)); l.listen(1)
+s = l.accept()[0]
+s.sendall(s.recv(100))
+" &
+	server=$!
+	for _ in $(seq 100); do
+		ip netns exec right cat /proc/net/softwarp_sdp | grep -q 7311 && break
+		sleep 0.1
+	done
+	contained left "" python3 -c "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 257)
+s.connect(('10.78.0.2', 7311)); s.sendall(b'by RDMA')
+assert s.recv(100) == b'by RDMA'
+assert '10.78.0.2:7311' in open('/proc/net/softwarp_sdp').read()
+" && wait $server && sdp_gone || return 1
+	# a limit of a cgroup for all its processes: no device can be opened
+	local group=/sys/fs/cgroup/contained
+	mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup || return 1
+	echo +rdma > /sys/fs/cgroup/cgroup.subtree_control
+	mkdir -p $group
+	echo "sw1 hca_handle=0" > $group/rdma.max || return 1
+	(echo $BASHPID > $group/cgroup.procs && contained left "rdma_cm $one" ibv_devinfo -d sw1) &&
+		{ echo "rdma.max has no effect"; return 1; }
+	contained left "rdma_cm $one" ibv_devinfo -d sw1
 }
 
 # A ring of 64 MiB, in a memory cgroup that has no room for it, and in one that has.
@@ -349,5 +421,5 @@ check "the daemon asks for SDP's port and acknowledges it" asked_by_daemon
 check "the daemon has the port mapper's port" port_taken
 check "a TCP port belongs to one listener, RDMA or not" ports_taken
 check "a program's rings are charged to its memory cgroup" charged
-check "devices that belong to one namespace" exclusive
+check "devices that belong to one namespace, and containers in such" exclusive
 [ $failed = 0 ]
