@@ -133,10 +133,16 @@ static void set_tunable_timer(struct sdp_link *link, enum sdp_tunable which)
 	set_timer(link, sdp_tunable_jiffies(link->seen.net, which));
 }
 
+void sdp_link_limit_setup_locked(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	set_tunable_timer(link, SDP_SETUP_TIMEOUT);
+}
+
 void sdp_link_limit_setup(struct sdp_link *link)
 {
 	spin_lock_bh(&link->lock);
-	set_tunable_timer(link, SDP_SETUP_TIMEOUT);
+	sdp_link_limit_setup_locked(link);
 	spin_unlock_bh(&link->lock);
 }
 
@@ -162,7 +168,7 @@ static void begin_orphan_time(struct sdp_link *link)
 static unsigned long orphan_time_left(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
-	if (link->queue_octets && link->conn.source.sent != link->progress)
+	if (link->conn.source.sent != link->progress)
 		begin_orphan_time(link);
 	return time_after(link->orphan_until, jiffies) ?
 	       link->orphan_until - jiffies : 0;
@@ -478,6 +484,8 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 {
 	spin_lock_bh(&link->lock);
 	link->orphan = true;
+	/* at once: the lock is dropped below, while octets are posted */
+	begin_orphan_time(link);
 	link->more = false;
 	if (link->open && !count_orphan(link)) {
 		sdp_count(link->seen.net, SDP_STAT_ORPHANS_DROPPED);
@@ -490,7 +498,6 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 	else
 		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_CLOSE));
 	sdp_link_pump(link);
-	begin_orphan_time(link);
 	if (link->open && !timer_pending(&link->timer))
 		set_orphan_timer(link);
 	spin_unlock_bh(&link->lock);

@@ -59,8 +59,8 @@ static struct sock *latest(struct sdp_link *link)
 }
 
 /*
- * The lock in latest() orders this with bind_tcp(): either we see the new carrier, or
- * it sees what the program has set.
+ * A carrier takes options once connect() was called, and connect_tcp() copies them after
+ * that: so either we find it connecting, or it finds what the program has set.
  */
 void sdp_link_options(struct sdp_link *link, const struct sock *sk)
 {
@@ -183,6 +183,8 @@ static void connect_tcp(struct sdp_link *link)
 		sdp_link_abort(link, ECONNRESET);
 		return;
 	}
+	/* before connect() it took no options, see sdp_link_options() */
+	follow_options(link, link->tcp->sk, link->tcp->sk);
 	spin_lock_bh(&link->lock);
 	link->move = SDP_MOVE_SETUP;
 	spin_unlock_bh(&link->lock);
@@ -216,6 +218,8 @@ static bool begin(struct sdp_link *link)
 		link->move = SDP_MOVE_LEAVES;
 		link->connector = true;
 		sdp_link_stated(link);
+		/* in place of an orphan's timer */
+		sdp_link_limit_setup_locked(link);
 	}
 	spin_unlock_bh(&link->lock);
 	return begun;
@@ -276,7 +280,6 @@ out:
 void sdp_move_event(struct sdp_link *link)
 {
 	if (begin(link)) {
-		sdp_link_limit_setup(link);
 		WRITE_ONCE(link->leaving, true);
 		sdp_link_get(link);
 		queue_work(sdp_move_wq, &link->move_work);

@@ -500,12 +500,14 @@ static void keepalive(struct sock *sk, int on)
 {
 	struct sdp_link *link = link_of(sk);
 
+	sdp_tcp_prot(sk)->keepalive(sk, on);
+	/* the next carrier of a move looks there */
+	sock_valbool_flag(sk, SOCK_KEEPOPEN, on);
 	/* BPF programs must not sleep: sdp_sendmsg() applies it later */
 	if (link && !has_current_bpf_ctx())
 		sdp_link_keepalive(link, on);
 	if (link)
 		sdp_link_put(link);
-	sdp_tcp_prot(sk)->keepalive(sk, on);
 }
 
 /* The value of an ioctl() of a link; -ENOIOCTLCMD: it is TCP's. */

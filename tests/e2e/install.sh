@@ -164,11 +164,12 @@ lacks() {
 	says 0 "the module softwarp is loaded" $ask && says 0 "libibverbs has its plug-in" $ask &&
 		says 0 "nothing makes devices at boot" $ask || return 1
 	mv /etc/libibverbs.d/softwarp.driver /run
-	says 1 "apt install libibverbs-softwarp" $ask || return 1
+	says 1 "install the package libibverbs-softwarp" $ask || return 1
 	mv /run/softwarp.driver /etc/libibverbs.d
 	plugin=$(find /usr/lib /usr/local/lib -name 'libsoftwarp-rdmav*.so' | head -n 1)
 	mv "$plugin" /run
-	says 1 "there is no plug-in $plugin" $ask || return 1
+	# /lib may be a link
+	says 1 "${plugin##*/}: install libibverbs-softwarp" $ask || return 1
 	mv "/run/${plugin##*/}" "$plugin"
 	chmod 0600 /dev/infiniband/rdma_cm
 	says 1 "you may not open /dev/infiniband/rdma_cm" setpriv --reuid=65534 --regid=65534 --clear-groups $ask || return 1

@@ -38,8 +38,13 @@ void tell(const std::string &path) {
 
 /* What a handler must not call does not matter any more: the program ends here, or hangs on. */
 void give_up(int /*signal*/) {
-    ::alarm(10);
+    // if this hangs, too
+    sigset_t alarms;
+    ::sigemptyset(&alarms);
+    ::sigaddset(&alarms, SIGALRM);
     std::signal(SIGALRM, SIG_DFL);
+    ::pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+    ::alarm(10);
     say("\nsoftwarp-sockets: " + running + " takes too long; its threads:\n");
     DIR *tasks = ::opendir("/proc/self/task");
     while (const dirent *task = tasks ? ::readdir(tasks) : nullptr) {
