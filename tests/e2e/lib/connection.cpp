@@ -272,10 +272,18 @@ Route loop6() {
 
 Listener::Listener(EventChannel &channel, const std::string &ns, const std::string &addr,
                    int backlog, uint16_t port)
-    : channel_(channel), id_(create_id(channel, ns)) {
-    Address where = address(addr, port);
-    require(rdma_bind_addr(id_.get(), &where.generic) == 0, "rdma_bind_addr " + addr);
-    require(rdma_listen(id_.get(), backlog) == 0, "rdma_listen " + addr);
+    : channel_(channel) {
+    /* rdma_cm does not know which ports TCP uses: one that it has chosen may be taken */
+    for (int left = port == 0 ? 10 : 1; left > 0; left--) {
+        id_ = create_id(channel, ns);
+        Address where = address(addr, port);
+        require(rdma_bind_addr(id_.get(), &where.generic) == 0, "rdma_bind_addr " + addr);
+        if (rdma_listen(id_.get(), backlog) == 0)
+            return;
+        if (errno != EADDRINUSE)
+            break;
+    }
+    require(false, "rdma_listen " + addr);
 }
 
 Listener::~Listener() {
