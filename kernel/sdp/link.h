@@ -39,6 +39,7 @@
 #include "netns.h"
 #include "proto/sdp/conn.h"
 #include "proto/sdp/push.h"
+#include "proto/sdp/spin.h"
 
 /*
  * Number and size of receive buffers: FIRST is what a connection starts with,
@@ -274,6 +275,7 @@ struct sdp_link {
 	unsigned long events;		/* enum sdp_event, atomic */
 	int status;			/* of SDP_EV_DONE */
 	u32 charged;			/* octets; under the socket's lock */
+	struct sdp_spin spin;		/* the same */
 	atomic_t tx_done;		/* octets to uncharge, see settle() */
 	atomic_t rx_more;		/* octets to charge, see settle() */
 	struct work_struct work;

@@ -40,6 +40,8 @@ enum sdp_stat {
 	SDP_STAT_RESETS,
 	SDP_STAT_CLOSE_TIMEOUTS,
 	SDP_STAT_ORPHAN_TIMEOUTS,
+	SDP_STAT_SPIN_HIT,
+	SDP_STAT_SPIN_MISSED,
 	SDP_STAT_ORPHANS_DROPPED,
 	/* port mapper: requests of peers, and results of ours */
 	SDP_STAT_PM_ACCEPTS_SENT,

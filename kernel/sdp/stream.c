@@ -2,11 +2,15 @@
 /* Data of connected sockets, see stream.h. */
 #include <asm/ioctls.h>
 #include <linux/random.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
 #include <linux/sockios.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
 #include "carrier.h"
+#include "stats.h"
 #include "stream.h"
 
 /* Octets that are copied before the link is pumped */
@@ -397,6 +401,62 @@ static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
 	return over;
 }
 
+/* Is there a reason to look for octets again? */
+static bool may_receive(const struct sock *sk, const struct sdp_link *link, u32 seen)
+{
+	return recv_ended(sk, link) || readable(link, seen + 1) ||
+	       (seen && full(link)) || READ_ONCE(link->arrived);
+}
+
+/*
+ * Watch for octets, see proto/sdp/spin.h, as long as no other thread wants this
+ * processor.  1: look again, 0: nothing has come, or a negative errno.
+ */
+static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
+		long *timeo)
+{
+	unsigned long begin = jiffies;
+	bool hit;
+
+	release_sock(sk);
+	while (!(hit = may_receive(sk, link, seen)) && local_clock() < until &&
+	       !signal_pending(current) && !need_resched() &&
+	       single_task_running())
+		cpu_relax();
+	lock_sock(sk);
+	/* another thread has disconnected it */
+	if (link->sk != sk)
+		return -EPIPE;
+	if (*timeo != MAX_SCHEDULE_TIMEOUT)
+		*timeo -= min_t(long, *timeo, jiffies - begin);
+	sdp_count(sock_net(sk), hit ? SDP_STAT_SPIN_HIT : SDP_STAT_SPIN_MISSED);
+	if (hit)
+		sdp_spin_hit(&link->spin);
+	return hit;
+}
+
+/* Sleep for octets, but watch for them first if that pays; results of spin(). */
+static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
+			 long *timeo)
+{
+	u64 limit = sdp_tunable(sock_net(sk), SDP_SPIN) * NSEC_PER_USEC;
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	bool spins = limit && sdp_spin_due(&link->spin);
+	u64 until = local_clock() + limit;
+	int ret;
+
+	if (spins) {
+		ret = spin(sk, link, seen, until, timeo);
+		if (ret)
+			return ret;
+	}
+	add_wait_queue(sk_sleep(sk), &wait);
+	ret = sk_wait_event(sk, timeo, may_receive(sk, link, seen), &wait);
+	remove_wait_queue(sk_sleep(sk), &wait);
+	sdp_spin_slept(&link->spin, spins, local_clock() < until);
+	return ret < 0 ? ret : 1;
+}
+
 /*
  * Wait for octets: 1 look again, 0 or an errno: end the call
  * @over: recv_ended() before the last look for octets
@@ -404,7 +464,6 @@ static bool recv_ended(const struct sock *sk, const struct sdp_link *link)
 static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 			   u32 seen, bool over, long *timeo)
 {
-	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	int ret;
 
 	if (copied) {
@@ -427,13 +486,7 @@ static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 		if (seen && full(link))
 			return sdp_link_grow(link, sk, true) ? 1 : -EAGAIN;
 	}
-	add_wait_queue(sk_sleep(sk), &wait);
-	ret = sk_wait_event(sk, timeo, recv_ended(sk, link) ||
-			    readable(link, seen + 1) || (seen && full(link)) ||
-			    READ_ONCE(link->arrived),
-			    &wait);
-	remove_wait_queue(sk_sleep(sk), &wait);
-	return ret < 0 ? ret : 1;
+	return spin_or_sleep(sk, link, seen, timeo);
 }
 
 /* MSG_OOB, which never waits; results are those of TCP */

@@ -23,6 +23,7 @@ enum sdp_tunable {
 	SDP_RX_SIZE_MAX,	/* size of a receive buffer */
 	SDP_LAYOUT_DEFAULT,	/* enum sdp_layout */
 	SDP_INITIATOR_DEFAULT,	/* enum sdp_info_initiator, of new sockets */
+	SDP_SPIN,		/* us to watch before recv() sleeps */
 	SDP_POLICY_DEFAULT,	/* enum sdp_info_policy, of new sockets */
 	/* the port mapper, see pm.h */
 	SDP_PM_UDP_PORT,	/* of the responder, and at peers */

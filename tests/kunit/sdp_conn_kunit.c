@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 
 #include "proto/sdp/conn.h"
+#include "proto/sdp/spin.h"
 
 static const struct sdp_offer offer = {
 	.posted = 10, .rcv_size = 1000, .max_adverts = 2, .ird = 8, .ord = 4,
@@ -1230,6 +1231,43 @@ static void faults(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, SDP_FAULT_OVERRUN, (int)c.fault);
 }
 
+/* Short waits make a process watch; each that watches in vain needs more of them. */
+static void spins(struct kunit *test)
+{
+	struct sdp_spin s = {};
+	int need, i, round;
+
+	for (round = 0; round < 9; round++) {
+		need = min(1 << round, SDP_SPIN_NEED_MAX);
+		for (i = 0; i < need; i++) {
+			KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+			sdp_spin_slept(&s, false, true);
+		}
+		/* more of them change nothing */
+		for (i = 0; i < 300; i++)
+			sdp_spin_slept(&s, false, true);
+		KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+		sdp_spin_slept(&s, true, false);
+	}
+	/* one long wait, and they are counted again */
+	for (i = 0; i < SDP_SPIN_NEED_MAX - 1; i++)
+		sdp_spin_slept(&s, false, true);
+	sdp_spin_slept(&s, false, false);
+	for (i = 0; i < SDP_SPIN_NEED_MAX; i++) {
+		KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+		sdp_spin_slept(&s, false, true);
+	}
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	/* after a success none is needed, and few after the next failure */
+	sdp_spin_hit(&s);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, true, false);
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, false, true);
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(hello),
 	KUNIT_CASE(hello_made),
@@ -1255,6 +1293,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(suspends),
 	KUNIT_CASE(resumes),
 	KUNIT_CASE(faults),
+	KUNIT_CASE(spins),
 	{}
 };
 

@@ -231,4 +231,64 @@ TEST_P(Cost, ReceivesForWhoStaysAway) {
     EXPECT_TRUE(asked);
 }
 
+/* Whoever waits for answers that come soon watches for them, unless that is switched off. */
+TEST_P(Cost, WatchesBeforeItSleeps) {
+    Pair p = connected();
+    /* an answer that comes while it is waited for, with a processor for each */
+    auto rounds = [&](int most, auto over) {
+        Call echo([&] {
+            uint8_t octet = 0;
+            if (!pin(0))
+                return -1;
+            while (::recv(p.there.get(), &octet, 1, 0) == 1 &&
+                   ::send(p.there.get(), &octet, 1, 0) == 1 && octet == 0)
+                ;
+            return 0;
+        });
+        bool done = false;
+        EXPECT_TRUE(pin(1));
+        for (int i = 0; i < most && !done; i++) {
+            done = i == most - 1 || over();
+            uint8_t octet = done;
+            EXPECT_EQ(::send(p.here.get(), &octet, 1, 0), 1);
+            EXPECT_EQ(::recv(p.here.get(), &octet, 1, 0), 1);
+        }
+        EXPECT_EQ(echo.ret(), 0);
+    };
+    {
+        Tuned off("spin_us", 0);
+        Counters before = counters();
+        rounds(300, [] { return false; });
+        EXPECT_EQ(counters()["spin_hit"], before["spin_hit"]);
+        EXPECT_EQ(counters()["spin_missed"], before["spin_missed"]);
+    }
+    /* the answer may take long where processors are emulated */
+    Tuned on("spin_us", 10000);
+    Counters before = counters();
+    rounds(5000, [&] { return counters()["spin_hit"] >= before["spin_hit"] + 20; });
+    EXPECT_GE(counters()["spin_hit"], before["spin_hit"] + 20);
+}
+
+/* It does not watch for longer than it is to wait, by the clock and for ever. */
+TEST_P(Cost, WatchesWithinItsTime) {
+    Tuned on("spin_us", 10000);
+    Pair p = connected();
+    set_timeout(p.there, SO_RCVTIMEO, 300);
+    /* each of these octets comes soon, and wakes who waits for 1,000 */
+    std::atomic<bool> over = false;
+    Call writer([&] {
+        uint8_t octet = 1;
+        while (!over && ::send(p.here.get(), &octet, 1, 0) == 1)
+            usleep(2000);
+        return 0;
+    });
+    std::vector<uint8_t> octets(1000);
+    auto begin = std::chrono::steady_clock::now();
+    EXPECT_GT(::recv(p.there.get(), octets.data(), octets.size(), MSG_WAITALL), 0);
+    auto took = std::chrono::steady_clock::now() - begin;
+    over = true;
+    EXPECT_EQ(writer.ret(), 0);
+    EXPECT_LT(took, std::chrono::milliseconds(1500));
+}
+
 } // namespace softwarp::sockets
