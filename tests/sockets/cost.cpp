@@ -245,14 +245,20 @@ TEST_P(Cost, WatchesBeforeItSleeps) {
                 ;
             return 0;
         });
-        bool done = false;
-        EXPECT_TRUE(pin(1));
-        for (int i = 0; i < most && !done; i++) {
-            done = i == most - 1 || over();
-            uint8_t octet = done;
-            EXPECT_EQ(::send(p.here.get(), &octet, 1, 0), 1);
-            EXPECT_EQ(::recv(p.here.get(), &octet, 1, 0), 1);
-        }
+        Call asker([&] {
+            bool done = false;
+            if (!pin(1))
+                return -1;
+            for (int i = 0; i < most && !done; i++) {
+                done = i == most - 1 || over();
+                uint8_t octet = done;
+                if (::send(p.here.get(), &octet, 1, 0) != 1 ||
+                    ::recv(p.here.get(), &octet, 1, 0) != 1)
+                    return -1;
+            }
+            return 0;
+        });
+        EXPECT_EQ(asker.ret(), 0);
         EXPECT_EQ(echo.ret(), 0);
     };
     {
