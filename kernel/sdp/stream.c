@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Data of connected sockets, see stream.h. */
 #include <asm/ioctls.h>
+#include <linux/ktime.h>
 #include <linux/random.h>
-#include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include <linux/sockios.h>
+#include <linux/task_work.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -408,9 +409,17 @@ static bool may_receive(const struct sock *sk, const struct sdp_link *link, u32 
 	       (seen && full(link)) || READ_ONCE(link->arrived);
 }
 
+/* Ends a watch: others want this processor, or there is work before the return */
+static bool is_wanted(void)
+{
+	/* newer kernels take back a used-up CPU quota only at the return */
+	return signal_pending(current) || task_work_pending(current) ||
+	       need_resched() || !single_task_running();
+}
+
 /*
- * Watch for octets, see proto/sdp/spin.h, as long as no other thread wants this
- * processor.  1: look again, 0: nothing has come, or a negative errno.
+ * Watch for octets until @until, see proto/sdp/spin.h.
+ * 1: look again, 0: nothing has come, or a negative errno.
  */
 static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 		long *timeo)
@@ -419,9 +428,9 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 	bool hit;
 
 	release_sock(sk);
-	while (!(hit = may_receive(sk, link, seen)) && local_clock() < until &&
-	       !signal_pending(current) && !need_resched() &&
-	       single_task_running())
+	/* the monotonic clock is the same on all processors, others are not */
+	while (!may_receive(sk, link, seen) && ktime_get_ns() < until &&
+	       !is_wanted())
 		cpu_relax();
 	lock_sock(sk);
 	/* another thread has disconnected it */
@@ -429,6 +438,8 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 		return -EPIPE;
 	if (*timeo != MAX_SCHEDULE_TIMEOUT)
 		*timeo -= min_t(long, *timeo, jiffies - begin);
+	/* another thread may have received them */
+	hit = may_receive(sk, link, seen);
 	sdp_count(sock_net(sk), hit ? SDP_STAT_SPIN_HIT : SDP_STAT_SPIN_MISSED);
 	if (hit)
 		sdp_spin_hit(&link->spin);
@@ -442,18 +453,24 @@ static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
 	u64 limit = sdp_tunable(sock_net(sk), SDP_SPIN) * NSEC_PER_USEC;
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
 	bool spins = limit && sdp_spin_due(&link->spin);
-	u64 until = local_clock() + limit;
+	u64 begin = ktime_get_ns(), most = limit;
 	int ret;
 
 	if (spins) {
-		ret = spin(sk, link, seen, until, timeo);
+		if (*timeo != MAX_SCHEDULE_TIMEOUT)
+			most = min(limit, jiffies_to_nsecs(*timeo));
+		ret = spin(sk, link, seen, begin + most, timeo);
 		if (ret)
 			return ret;
+		/* whom another thread has cut short has not watched in vain */
+		spins = ktime_get_ns() - begin >= most;
 	}
 	add_wait_queue(sk_sleep(sk), &wait);
 	ret = sk_wait_event(sk, timeo, may_receive(sk, link, seen), &wait);
 	remove_wait_queue(sk_sleep(sk), &wait);
-	sdp_spin_slept(&link->spin, spins, local_clock() < until);
+	/* what woke it for another reason says nothing */
+	sdp_spin_slept(&link->spin, spins,
+		       ret > 0 && ktime_get_ns() - begin < limit);
 	return ret < 0 ? ret : 1;
 }
 

@@ -275,6 +275,36 @@ TEST_P(Cost, WatchesBeforeItSleeps) {
     EXPECT_GE(counters()["spin_hit"], before["spin_hit"] + 20);
 }
 
+/* Waits longer than the limit are no reason to watch, even if by little. */
+TEST_P(Cost, SleepsWhereWaitsAreLong) {
+    constexpr int kOctets = 200;
+    Tuned on("spin_us", 100);
+    Pair p = connected();
+    Call writer([&] {
+        uint8_t octet = 1;
+        for (int i = 0; i < kOctets; i++) {
+            /* a timer may be as coarse as a tick */
+            auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+            while (std::chrono::steady_clock::now() < next)
+                ;
+            if (::send(p.here.get(), &octet, 1, 0) != 1)
+                return -1;
+        }
+        return 0;
+    });
+    Counters before = counters();
+    for (int i = 0; i < kOctets; i++) {
+        uint8_t octet = 0;
+        ASSERT_EQ(::recv(p.there.get(), &octet, 1, 0), 1);
+    }
+    EXPECT_EQ(writer.ret(), 0);
+    Counters after = counters();
+    uint64_t watched =
+        after["spin_hit"] - before["spin_hit"] + after["spin_missed"] - before["spin_missed"];
+    /* where processors are emulated the reader may be late, and wait for less */
+    EXPECT_LT(watched, kOctets / 10U);
+}
+
 /* It does not watch for longer than it is to wait, by the clock and for ever. */
 TEST_P(Cost, WatchesWithinItsTime) {
     Tuned on("spin_us", 10000);
