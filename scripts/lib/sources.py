@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """What packages are made of: the tree's files, its version, and its list of changes."""
 
+import os
 import re
 import shutil
 import textwrap
@@ -26,8 +27,20 @@ def changes() -> list[str]:
 
 
 def maintainer() -> str:
-    """Name and address, as debian/control has them."""
-    return re.search(r"^Maintainer: (.*)$", (ROOT / "packaging/debian/control").read_text(), re.MULTILINE)[1]
+    """Who builds: $DEBFULLNAME <$DEBEMAIL>, as for all of Debian's tools, else the name and address of debian/control."""
+    found = re.search(r"^Maintainer: ((.*) <.*>)$", debian_control(), re.MULTILINE)
+    email = os.environ.get("DEBEMAIL")
+    return f"{os.environ.get('DEBFULLNAME') or found[2]} <{email}>" if email else found[1]
+
+
+def debian_control() -> str:
+    """The file as the tree has it."""
+    return (ROOT / "packaging/debian/control").read_text()
+
+
+def claim(control: Path) -> None:
+    """Put maintainer() into a copy of debian/control."""
+    control.write_text(re.sub(r"(?m)^Maintainer: .*$", lambda _: f"Maintainer: {maintainer()}", debian_control(), count=1))
 
 
 def date(form: str) -> str:
