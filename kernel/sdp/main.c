@@ -11,6 +11,7 @@
 #include "family.h"
 #include "link.h"
 #include "netns.h"
+#include "stream.h"
 #include "uapi/softwarp_sdp.h"
 #include "version.h"
 
@@ -61,6 +62,7 @@ static void __exit sdp_exit(void)
 	sdp_cma_exit();
 	/* links refer to namespaces */
 	sdp_link_exit();
+	sdp_stream_exit();
 	sdp_by_tcp_exit();
 	sdp_netns_exit();
 }

@@ -11,6 +11,7 @@
 #include <net/tcp.h>
 
 #include "carrier.h"
+#include "frags.h"
 #include "stats.h"
 #include "stream.h"
 
@@ -134,6 +135,14 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	return ret < 0 ? ret : 0;
 }
 
+/* The pages of the queue */
+static DEFINE_PER_CPU(struct swp_frags, filled);
+
+void sdp_stream_exit(void)
+{
+	swp_frags_free(&filled);
+}
+
 /* Copy some octets into the queue; returns how many, or a negative errno. */
 static int append(struct sock *sk, struct sdp_link *link, struct msghdr *msg)
 {
@@ -141,7 +150,9 @@ static int append(struct sock *sk, struct sdp_link *link, struct msghdr *msg)
 	bool queued;
 	int copy;
 
-	if (!sk_page_frag_refill(sk, frag))
+	/* as much as TCP asks for */
+	if (!swp_frags_room(&filled, frag, 32) &&
+	    !sk_page_frag_refill(sk, frag))
 		return -EAGAIN;
 	copy = min_t(size_t, msg_data_left(msg), frag->size - frag->offset);
 	if (!sk_wmem_schedule(sk, copy))

@@ -26,5 +26,7 @@ int sdp_stream_ioctl(struct sock *sk, struct sdp_link *link, unsigned int cmd,
 void sdp_stream_options(struct sock *sk, struct sdp_link *link);
 /* SO_LINGER: wait until the peer has everything, or the link is down */
 void sdp_stream_wait_close(struct sock *sk, struct sdp_link *link, long timeo);
+/* Once there is no socket any more */
+void sdp_stream_exit(void);
 
 #endif /* SDP_STREAM_H */

@@ -17,6 +17,7 @@
 #include <linux/skbuff.h>
 
 #include "crc.h"
+#include "frags.h"
 #include "reads.h"
 #include "trace.h"
 #include "proto/mpa.h"
@@ -80,10 +81,11 @@ added:
 }
 
 /*
- * The engines copy into pages that belong to the CPU.  A QP has them only while
+ * The engines copy into pages that belong to the CPU.  A QP has one only while
  * its engine runs; otherwise each idle QP would keep 32 KiB.
  */
 static DEFINE_PER_CPU(struct page_frag, frags);
+static DEFINE_PER_CPU(struct swp_frags, filled);
 
 static void take_frag(struct swp_tx *tx)
 {
@@ -112,6 +114,16 @@ static void give_frag(struct swp_tx *tx)
 	tx->frag.page = NULL;
 }
 
+/*
+ * Have room in the engine's page.  If it is full, hold_page() has a reference to
+ * it, too.
+ */
+static bool refill_frag(struct page_frag *f)
+{
+	return swp_frags_room(&filled, f, 1) ||
+	       skb_page_frag_refill(1, f, GFP_ATOMIC);
+}
+
 void swp_tx_exit(void)
 {
 	struct page_frag *f;
@@ -122,6 +134,7 @@ void swp_tx_exit(void)
 		if (f->page)
 			put_page(f->page);
 	}
+	swp_frags_free(&filled);
 }
 
 /* Copies @src into the engine's own pages and adds these to the batch. */
@@ -137,8 +150,7 @@ static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 		void *dst;
 		u32 n;
 
-		/* refill puts a full page; hold_page() has a reference, too */
-		if (!skb_page_frag_refill(1, f, GFP_ATOMIC))
+		if (!refill_frag(f))
 			return false;
 		n = min(len, f->size - f->offset);
 		if (!hold_page(tx, f->page) ||

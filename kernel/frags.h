@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Pages that were filled and given to TCP, to be filled again once it has no
+ * reference to them any more.  Kernels that clear each page at its allocation, as
+ * those of most distributions do, would otherwise clear as many octets as are
+ * sent.  A ring belongs to a CPU and a module; it keeps half a MiB at most.
+ */
+#ifndef SWP_FRAGS_H
+#define SWP_FRAGS_H
+
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/sizes.h>
+#include <linux/skbuff.h>
+#include <linux/topology.h>
+
+#define SWP_FRAGS	16
+#define SWP_FRAG_SIZE	SZ_32K	/* what skb_page_frag_refill() tries for */
+
+struct swp_frags {
+	struct page *page[SWP_FRAGS];
+	u32 next;
+};
+
+/* Is it worth keeping?  Not what scarce memory, its reserves or other nodes gave. */
+static inline bool swp_frags_keeps(const struct page_frag *f)
+{
+	return f->size >= SWP_FRAG_SIZE && !page_is_pfmemalloc(f->page) &&
+	       page_to_nid(f->page) == numa_mem_id();
+}
+
+/*
+ * swp_frags_room - have room in a page, without allocating one
+ * @frags: variable of each CPU
+ * @f: a page that the caller alone fills, or one with page NULL
+ * @least: octets that are asked for
+ *
+ * A page to which nobody else has a reference is free from its beginning.  If
+ * there is no room, @f becomes the page that this CPU filled longest ago, if that
+ * is free, and the ring takes over the caller's reference to the old page.
+ * False: @f is without a page, allocate one.  Any context but hard interrupts.
+ */
+static inline bool swp_frags_room(struct swp_frags __percpu *frags,
+				  struct page_frag *f, u32 least)
+{
+	struct page *full = NULL, *oldest;
+	struct swp_frags *ring;
+	struct page **slot;
+
+	if (f->page) {
+		if (page_ref_count(f->page) == 1)
+			f->offset = 0;
+		if (f->offset + least <= f->size)
+			return true;
+		full = f->page;
+	}
+	local_bh_disable();
+	ring = this_cpu_ptr(frags);
+	slot = &ring->page[ring->next++ % SWP_FRAGS];
+	oldest = *slot;
+	*slot = full && swp_frags_keeps(f) ? full : NULL;
+	if (*slot)
+		full = NULL;
+	local_bh_enable();
+	if (full)
+		put_page(full);
+	f->page = NULL;
+	if (!oldest)
+		return false;
+	/* whose reference was the last one has read what it wanted */
+	if (page_ref_count(oldest) != 1) {
+		put_page(oldest);
+		return false;
+	}
+	f->page = oldest;
+	f->offset = 0;
+	f->size = page_size(oldest);
+	return true;
+}
+
+/* Free the pages of all CPUs, once nobody uses @frags any more. */
+static inline void swp_frags_free(struct swp_frags __percpu *frags)
+{
+	int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < SWP_FRAGS; i++) {
+			struct swp_frags *ring = per_cpu_ptr(frags, cpu);
+
+			if (ring->page[i])
+				put_page(ring->page[i]);
+			ring->page[i] = NULL;
+		}
+	}
+}
+
+#endif /* SWP_FRAGS_H */

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pages that are filled again: only those to which nobody else has a reference,
+ * and none is lost.
+ */
+#include <kunit/test.h>
+#include <linux/preempt.h>
+
+#include "frags.h"
+
+static DEFINE_PER_CPU(struct swp_frags, frags);
+
+/* Give @f a page of its own, as a sender does whom the ring does not help. */
+static void fresh(struct kunit *test, struct page_frag *f, unsigned int order)
+{
+	f->page = alloc_pages(GFP_KERNEL | __GFP_COMP, order);
+	KUNIT_ASSERT_NOT_NULL(test, f->page);
+	f->offset = 0;
+	f->size = PAGE_SIZE << order;
+}
+
+/* TCP has a reference to all of the page. */
+static struct page *fill(struct page_frag *f)
+{
+	f->offset = f->size;
+	get_page(f->page);
+	return f->page;
+}
+
+/* Fill as many pages as the ring has, and have it keep them. */
+static void fill_ring(struct kunit *test, struct page **held)
+{
+	struct page_frag f = {};
+	int i;
+
+	for (i = 0; i < SWP_FRAGS; i++) {
+		fresh(test, &f, get_order(SWP_FRAG_SIZE));
+		held[i] = fill(&f);
+		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
+		KUNIT_EXPECT_NULL(test, f.page);
+		KUNIT_EXPECT_EQ(test, 2, page_ref_count(held[i]));
+	}
+}
+
+static void free_pages_come_back(struct kunit *test)
+{
+	struct page *held[SWP_FRAGS];
+	struct page_frag f = {};
+	int i;
+
+	migrate_disable();
+	fill_ring(test, held);
+	for (i = 0; i < SWP_FRAGS; i++)
+		put_page(held[i]);
+	for (i = 0; i < SWP_FRAGS; i++) {
+		KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 1));
+		KUNIT_EXPECT_PTR_EQ(test, held[i], f.page);
+		KUNIT_EXPECT_EQ(test, 0U, f.offset);
+		KUNIT_EXPECT_EQ(test, (u32)SWP_FRAG_SIZE, (u32)f.size);
+		KUNIT_EXPECT_EQ(test, 1, page_ref_count(f.page));
+		/* the next call takes over the reference */
+		f.offset = f.size;
+		get_page(f.page);
+	}
+	put_page(f.page);
+	put_page(f.page);
+	for (i = 0; i < SWP_FRAGS - 1; i++)
+		put_page(held[i]);
+	swp_frags_free(&frags);
+	migrate_enable();
+}
+
+static void held_pages_stay_away(struct kunit *test)
+{
+	struct page *held[SWP_FRAGS];
+	struct page_frag f = {};
+	int i;
+
+	migrate_disable();
+	fill_ring(test, held);
+	for (i = 0; i < SWP_FRAGS; i++) {
+		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
+		KUNIT_EXPECT_NULL(test, f.page);
+		/* and the ring has let it go */
+		KUNIT_EXPECT_EQ(test, 1, page_ref_count(held[i]));
+		put_page(held[i]);
+	}
+	swp_frags_free(&frags);
+	migrate_enable();
+}
+
+static void room_is_used_first(struct kunit *test)
+{
+	struct page_frag f;
+	struct page *page;
+
+	migrate_disable();
+	fresh(test, &f, get_order(SWP_FRAG_SIZE));
+	page = f.page;
+	get_page(page);
+	f.offset = f.size - 32;
+	KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 32));
+	KUNIT_EXPECT_EQ(test, f.size - 32, f.offset);
+	/* one octet more than there is */
+	KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 33));
+	KUNIT_EXPECT_NULL(test, f.page);
+	KUNIT_EXPECT_EQ(test, 2, page_ref_count(page));
+	swp_frags_free(&frags);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(page));
+	/* nobody has a reference any more: it is free from its beginning */
+	f = (struct page_frag){ .page = page, .offset = SWP_FRAG_SIZE,
+				.size = SWP_FRAG_SIZE };
+	KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 32));
+	KUNIT_EXPECT_PTR_EQ(test, page, f.page);
+	KUNIT_EXPECT_EQ(test, 0U, f.offset);
+	put_page(page);
+	migrate_enable();
+}
+
+static void small_pages_are_not_kept(struct kunit *test)
+{
+	struct page_frag f;
+	struct page *page;
+
+	if (PAGE_SIZE >= SWP_FRAG_SIZE)
+		kunit_skip(test, "no page is small here");
+	migrate_disable();
+	fresh(test, &f, 0);
+	page = fill(&f);
+	KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
+	KUNIT_EXPECT_NULL(test, f.page);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(page));
+	put_page(page);
+	swp_frags_free(&frags);
+	migrate_enable();
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE(free_pages_come_back),
+	KUNIT_CASE(held_pages_stay_away),
+	KUNIT_CASE(room_is_used_first),
+	KUNIT_CASE(small_pages_are_not_kept),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "softwarp_frags",
+	.test_cases = cases,
+};
+
+kunit_test_suite(suite);
