@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -50,6 +51,19 @@ err:
 		__free_page(pages[i]);
 	kvfree(pages);
 	return NULL;
+}
+
+/*
+ * Allocates zeroed memory of the kernel alone.  To map pages costs more than all
+ * else that makes a small queue.
+ */
+static void *alloc_private(u32 bytes)
+{
+	void *mem = NULL;
+
+	if (bytes <= SZ_32K)
+		mem = kzalloc(bytes, GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN);
+	return mem ?: alloc_ring_mem(PAGE_ALIGN(bytes), false);
 }
 
 /*
@@ -128,14 +142,16 @@ int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
 	if (!entries)
 		return 0;
 	entries = roundup_pow_of_two(entries);
-	bytes = PAGE_ALIGN(SWP_RING_DATA_OFF + (u64)entries * stride);
-	if (bytes > U32_MAX)
+	bytes = SWP_RING_DATA_OFF + (u64)entries * stride;
+	/* no more than a mapping can have */
+	if (PAGE_ALIGN(bytes) > U32_MAX)
 		return -ENOMEM;
 
 	if (uctx) {
+		bytes = PAGE_ALIGN(bytes);
 		ret = alloc_mapped(r, bytes, (u64)entries * beside, uctx);
 	} else {
-		r->mem = alloc_ring_mem(bytes, false);
+		r->mem = alloc_private(bytes);
 		ret = r->mem ? 0 : -ENOMEM;
 	}
 	if (ret)
@@ -153,7 +169,7 @@ void swp_ring_free(struct swp_ring *r)
 	if (r->entry)
 		rdma_user_mmap_entry_remove(&r->entry->base);
 	else
-		vfree(r->mem);
+		kvfree(r->mem);
 	memset(r, 0, sizeof(*r));
 }
 
