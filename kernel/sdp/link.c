@@ -90,6 +90,11 @@ void sdp_link_put(struct sdp_link *link)
 void sdp_link_event(struct sdp_link *link, enum sdp_event event)
 {
 	set_bit(event, &link->events);
+	/* queued while it runs, the work would wake another worker in vain */
+	if (current_work() == &link->work) {
+		link->again = true;
+		return;
+	}
 	sdp_link_get(link);
 	if (!queue_work(sdp_wq, &link->work))
 		sdp_link_put(link);
@@ -659,6 +664,7 @@ static void on_closed(void *ctx, int error)
 {
 	struct sdp_link *link = ctx;
 
+	WRITE_ONCE(link->stream_over, true);
 	/* here TCP has given up; the peer is the cause of all other errors */
 	if (error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH)
 		WRITE_ONCE(link->lost, -error);
@@ -1047,13 +1053,40 @@ static int started(struct sdp_link *link)
 
 /* The end ------------------------------------------------------------------ */
 
+/*
+ * Wait until the completions are handled that our own device has raised.  The last
+ * one may have used up the budget of answer_events(): then cq_work is queued or
+ * about to be, and must run once more, even though it finds nothing.
+ */
+static void wait_completed(struct sdp_link *link)
+{
+	while (atomic_read(&link->cq_events)) {
+		flush_work(&link->cq_work);
+		usleep_range(10, 100);
+	}
+}
+
+/*
+ * Wait until all that was received and sent has completed.  Where our own device
+ * has said that the stream is over, it has raised these completions before: so
+ * spare it the requests by which ib_drain_qp() notices the same.
+ */
+static void drain(struct sdp_link *link)
+{
+	if (!link->qp)
+		return;
+	if (READ_ONCE(link->stream_over))
+		wait_completed(link);
+	else
+		ib_drain_qp(link->qp);
+}
+
 /* First process all that was received, so that a DisConn among it counts. */
 static void stream_closed(struct sdp_link *link)
 {
 	u32 actions;
 
-	if (link->qp)
-		ib_drain_qp(link->qp);
+	drain(link);
 	/* a peer that has our SuspCommAck may close before SDP_EV_MOVE */
 	if (test_and_clear_bit(SDP_EV_MOVE, &link->events)) {
 		sdp_move_event(link);
@@ -1098,19 +1131,12 @@ static void push_work(struct work_struct *work)
 
 static void tcp_destroy(struct sdp_link *link)
 {
-	if (link->qp) {
-		ib_drain_qp(link->qp);
+	drain(link);
+	/* it completes what was posted after the end of the stream */
+	if (link->qp)
 		ib_destroy_qp(link->qp);
-	}
-	/*
-	 * No completion follows any more.  The last one may have used up the
-	 * budget of answer_events(): then cq_work is queued or about to be, and
-	 * must run once more before the CQ goes, even though it finds nothing.
-	 */
-	while (atomic_read(&link->cq_events)) {
-		flush_work(&link->cq_work);
-		usleep_range(10, 100);
-	}
+	wait_completed(link);
+	WRITE_ONCE(link->stream_over, false);
 	if (link->cq)
 		ib_destroy_cq(link->cq);
 	if (link->startup)
@@ -1200,14 +1226,10 @@ static bool is_leaving(const struct sdp_link *link)
 	return smp_load_acquire(&link->leaving);
 }
 
-static void work(struct work_struct *work)
+static void look(struct sdp_link *link)
 {
-	struct sdp_link *link = container_of(work, struct sdp_link, work);
 	int ret, error;
 
-	/* it is called again when that is over, and the events are kept for then */
-	if (is_leaving(link))
-		goto out;
 	if (READ_ONCE(link->phase) != SDP_LINK_DOWN) {
 		ret = link->ops->step(link);
 		/* a connected program gets ECONNRESET if a move fails */
@@ -1223,7 +1245,7 @@ static void work(struct work_struct *work)
 		if (test_and_clear_bit(SDP_EV_MOVE, &link->events))
 			sdp_move_event(link);
 		if (is_leaving(link))
-			goto out;
+			return;
 		if (test_and_clear_bit(SDP_EV_CLOSED, &link->events))
 			stream_closed(link);
 	}
@@ -1233,8 +1255,25 @@ static void work(struct work_struct *work)
 		/* passes on the reference of sdp_link_start() */
 		queue_work(end_wq, &link->end);
 	}
-out:
-	sdp_link_put(link);
+}
+
+/* Looks in a row for events that the work itself has raised */
+#define LOOKS	8
+
+static void work(struct work_struct *work)
+{
+	struct sdp_link *link = container_of(work, struct sdp_link, work);
+	int left = LOOKS;
+
+	/* while it is leaving the events are kept: it is called again after that */
+	do {
+		link->again = false;
+		if (!is_leaving(link))
+			look(link);
+	} while (link->again && --left);
+	/* pass on the reference, unless the work was queued meanwhile */
+	if (!link->again || !queue_work(sdp_wq, &link->work))
+		sdp_link_put(link);
 }
 
 void sdp_link_start(struct sdp_link *link)

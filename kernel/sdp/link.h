@@ -279,6 +279,8 @@ struct sdp_link {
 	atomic_t tx_done;		/* octets to uncharge, see settle() */
 	atomic_t rx_more;		/* octets to charge, see settle() */
 	struct work_struct work;
+	bool again;			/* it has raised an event; its own */
+	bool stream_over;		/* the device has called closed() */
 	struct work_struct push_work;	/* runs sdp_link_pump() ... */
 	int tx_cpu;			/* ... where the program last sent, or -1 */
 	struct work_struct end;		/* runs dismantle() */
