@@ -872,6 +872,8 @@ TEST(Modify, EndsWhileItConnects) {
         ASSERT_EQ(b.init(), 0);
         ASSERT_EQ(a.rtr(b), 0);
         ASSERT_EQ(a.rts(), 0);
+        /* with a's number, asked for while a has one */
+        const ibv_qp_attr to_a = b.rtr_attr(a);
         std::thread end([&] {
             usleep(round % 60 * 20);
             End &victim = round % 2 ? a : b;
@@ -883,7 +885,7 @@ TEST(Modify, EndsWhileItConnects) {
                 victim.qp.reset();
         });
         /* may fail: it may be in another state by now */
-        b.rtr(a);
+        b.modify(to_a, End::kRtrMask);
         b.rts();
         end.join();
     }
