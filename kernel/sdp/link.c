@@ -185,11 +185,6 @@ static void set_orphan_timer(struct sdp_link *link)
 	set_timer(link, max(orphan_time_left(link), 1UL));
 }
 
-bool sdp_link_outlives_orphan(struct sdp_link *link)
-{
-	return link->orphan && !orphan_time_left(link);
-}
-
 static void setup_timeout(struct sdp_link *link)
 {
 	lockdep_assert_held(&link->lock);
@@ -224,6 +219,16 @@ static void give_up(struct sdp_link *link)
 		sdp_link_down(link, link->error);
 }
 
+bool sdp_link_ends_orphan(struct sdp_link *link)
+{
+	if (!link->orphan || orphan_time_left(link))
+		return false;
+	/* otherwise a limit of the end is running */
+	if (link->conn.state != SDP_WAIT && link->conn.state != SDP_ABORTING)
+		give_up(link);
+	return true;
+}
+
 static void timer(struct timer_list *t)
 {
 	struct sdp_link *link = timer_container_of(link, t, timer);
@@ -238,10 +243,8 @@ static void timer(struct timer_list *t)
 		close_timeout(link);
 	else if (link->conn.state == SDP_ABORTING)
 		give_up(link);
-	else if (link->orphan && orphan_time_left(link))
+	else if (link->orphan && !sdp_link_ends_orphan(link))
 		set_orphan_timer(link);
-	else if (link->orphan)
-		give_up(link);
 	spin_unlock_bh(&link->lock);
 	sdp_link_put(link);
 }

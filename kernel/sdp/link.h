@@ -329,8 +329,8 @@ void sdp_link_start(struct sdp_link *link);
  * For carriers, called by the link's work item:
  * sdp_link_limit_setup - start the set-up timer, which ends the link; and under
  *			  link->lock
- * sdp_link_outlives_orphan - whether its program has closed it so long ago that it
- *			      has to end; under link->lock
+ * sdp_link_ends_orphan - abort it if its program has closed it so long ago that
+ *			  it has to end; true: it ends; under link->lock
  * sdp_link_join - use this device, taking over the reference; 0 or an error
  * sdp_link_make_qp - create queue pair and buffers, and fill in link->offer
  * sdp_link_leave - undo join and make_qp, and destroy the carrier's part
@@ -339,7 +339,7 @@ void sdp_link_start(struct sdp_link *link);
  */
 void sdp_link_limit_setup(struct sdp_link *link);
 void sdp_link_limit_setup_locked(struct sdp_link *link);
-bool sdp_link_outlives_orphan(struct sdp_link *link);
+bool sdp_link_ends_orphan(struct sdp_link *link);
 int sdp_link_join(struct sdp_link *link, struct sdp_device *dev);
 int sdp_link_make_qp(struct sdp_link *link);
 void sdp_link_leave(struct sdp_link *link);

@@ -210,9 +210,9 @@ static bool begin(struct sdp_link *link)
 	bool begun;
 
 	spin_lock_bh(&link->lock);
-	/* else a peer that moves again and again would keep it; the timer is due */
+	/* else a peer that moves again and again would keep an orphan */
 	begun = link->phase == SDP_LINK_UP && link->conn.suspended &&
-		!sdp_link_outlives_orphan(link);
+		!sdp_link_ends_orphan(link);
 	if (begun) {
 		link->phase = SDP_LINK_TCP;
 		link->move = SDP_MOVE_LEAVES;
