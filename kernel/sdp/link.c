@@ -1135,11 +1135,9 @@ static void push_work(struct work_struct *work)
 static void tcp_destroy(struct sdp_link *link)
 {
 	drain(link);
-	/* it completes what was posted after the end of the stream */
 	if (link->qp)
 		ib_destroy_qp(link->qp);
 	wait_completed(link);
-	WRITE_ONCE(link->stream_over, false);
 	if (link->cq)
 		ib_destroy_cq(link->cq);
 	if (link->startup)

@@ -234,6 +234,7 @@ static void leave(struct sdp_link *link)
 	clear_bit(SDP_EV_REQUEST, &link->events);
 	clear_bit(SDP_EV_DONE, &link->events);
 	clear_bit(SDP_EV_CLOSED, &link->events);
+	WRITE_ONCE(link->stream_over, false);
 	sdp_link_keep(link);
 	WRITE_ONCE(link->lost, 0);
 }

@@ -1161,10 +1161,21 @@ void sdp_link_unmap(struct sdp_link *link)
 
 	for (i = 0; link->rx && i < SDP_RX_BUFS; i++)
 		room_unmap(&link->rx[i].room, ib);
-	for (i = 0; link->tx && i < SDP_TX_SLOTS; i++)
-		if (link->tx[i].link)
-			ib_dma_unmap_single(ib, link->tx[i].hdr_dma, SDP_HDR_MAX,
-					    DMA_TO_DEVICE);
+	for (i = 0; link->tx && i < SDP_TX_SLOTS; i++) {
+		struct sdp_tx *tx = &link->tx[i];
+
+		if (!tx->link)
+			continue;
+		/*
+		 * What a program sends while the stream ends is posted after
+		 * the flush, and the end of the queue pair drops its completion.
+		 */
+		if (tx->pieces)
+			atomic_add(tx->payload, &link->tx_done);
+		unmap(link, tx);
+		ib_dma_unmap_single(ib, tx->hdr_dma, SDP_HDR_MAX,
+				    DMA_TO_DEVICE);
+	}
 }
 
 static void free_rx(struct sdp_rx *rx)
@@ -1213,6 +1224,7 @@ void sdp_link_keep(struct sdp_link *link)
 	link->tx_busy = 0;
 	link->tx_large = 0;
 	link->tx_quiet = 0;
+	link->probing = false;
 	spin_unlock_bh(&link->lock);
 	kfree(old);
 	free_rooms(spare);
