@@ -14,6 +14,7 @@
 #endif
 #include <linux/bpf-cgroup.h>
 #include <linux/hrtimer.h>
+#include <linux/local_lock.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/sock.h>
@@ -237,6 +238,15 @@ static inline void swp_sk_hold_net(struct sock *sk)
 	get_net_track(net, &sk->ns_tracker, GFP_KERNEL);
 	sock_inuse_add(net, 1);
 }
+#endif
+
+/*
+ * For memory of a CPU that is used with softirqs off.  Before 6.11 that excluded
+ * all others on PREEMPT_RT, too.
+ */
+#ifndef local_lock_nested_bh
+#define local_lock_nested_bh(lock)	((void)(lock))
+#define local_unlock_nested_bh(lock)	((void)(lock))
 #endif
 
 /*

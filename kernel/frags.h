@@ -4,6 +4,9 @@
  * reference to them any more.  Kernels that clear each page at its allocation, as
  * those of most distributions do, would otherwise clear as many octets as are
  * sent.  A ring belongs to a CPU and a module; it keeps half a MiB at most.
+ *
+ * Softirqs are off while a ring is used.  On PREEMPT_RT that excludes nobody any
+ * more, so it has a lock, which is nothing elsewhere.
  */
 #ifndef SWP_FRAGS_H
 #define SWP_FRAGS_H
@@ -14,13 +17,20 @@
 #include <linux/skbuff.h>
 #include <linux/topology.h>
 
+#include "compat.h"
+
 #define SWP_FRAGS	16
 #define SWP_FRAG_SIZE	SZ_32K	/* what skb_page_frag_refill() tries for */
 
 struct swp_frags {
+	local_lock_t lock;
 	struct page *page[SWP_FRAGS];
 	u32 next;
+	struct page_frag part;	/* of swp_frags_give() */
 };
+
+#define SWP_DEFINE_FRAGS(name) \
+	DEFINE_PER_CPU(struct swp_frags, name) = { .lock = INIT_LOCAL_LOCK(lock) }
 
 /* Is it worth keeping?  Not what scarce memory, its reserves or other nodes gave. */
 static inline bool swp_frags_keeps(const struct page_frag *f)
@@ -55,12 +65,14 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 		full = f->page;
 	}
 	local_bh_disable();
+	local_lock_nested_bh(&frags->lock);
 	ring = this_cpu_ptr(frags);
 	slot = &ring->page[ring->next++ % SWP_FRAGS];
 	oldest = *slot;
 	*slot = full && swp_frags_keeps(f) ? full : NULL;
 	if (*slot)
 		full = NULL;
+	local_unlock_nested_bh(&frags->lock);
 	local_bh_enable();
 	if (full)
 		put_page(full);
@@ -78,19 +90,66 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 	return true;
 }
 
+/*
+ * swp_frags_take - begin to fill the page that this CPU was filling last, if any
+ *
+ * Any context but hard interrupts.
+ */
+static inline void swp_frags_take(struct swp_frags __percpu *frags,
+				  struct page_frag *f)
+{
+	struct page_frag *part;
+
+	local_bh_disable();
+	local_lock_nested_bh(&frags->lock);
+	part = &this_cpu_ptr(frags)->part;
+	*f = *part;
+	part->page = NULL;
+	local_unlock_nested_bh(&frags->lock);
+	local_bh_enable();
+}
+
+/*
+ * swp_frags_give - stop filling @f: leave it to the next one on this CPU, or free it
+ *
+ * So nobody has a page for long who may not send again.  Any context but hard
+ * interrupts.
+ */
+static inline void swp_frags_give(struct swp_frags __percpu *frags,
+				  struct page_frag *f)
+{
+	struct page_frag *part;
+
+	if (!f->page)
+		return;
+	local_bh_disable();
+	local_lock_nested_bh(&frags->lock);
+	part = &this_cpu_ptr(frags)->part;
+	if (!part->page)
+		swap(*part, *f);
+	local_unlock_nested_bh(&frags->lock);
+	local_bh_enable();
+	if (f->page)
+		put_page(f->page);
+	f->page = NULL;
+}
+
 /* Free the pages of all CPUs, once nobody uses @frags any more. */
 static inline void swp_frags_free(struct swp_frags __percpu *frags)
 {
 	int cpu, i;
 
 	for_each_possible_cpu(cpu) {
-		for (i = 0; i < SWP_FRAGS; i++) {
-			struct swp_frags *ring = per_cpu_ptr(frags, cpu);
+		struct swp_frags *ring = per_cpu_ptr(frags, cpu);
 
+		for (i = 0; i < SWP_FRAGS; i++) {
 			if (ring->page[i])
 				put_page(ring->page[i]);
 			ring->page[i] = NULL;
 		}
+		if (ring->part.page)
+			put_page(ring->part.page);
+		ring->part.page = NULL;
 	}
 }
 

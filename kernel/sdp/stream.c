@@ -136,7 +136,7 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 }
 
 /* The pages of the queue */
-static DEFINE_PER_CPU(struct swp_frags, filled);
+static SWP_DEFINE_FRAGS(filled);
 
 void sdp_stream_exit(void)
 {

@@ -84,35 +84,7 @@ added:
  * The engines copy into pages that belong to the CPU.  A QP has one only while
  * its engine runs; otherwise each idle QP would keep 32 KiB.
  */
-static DEFINE_PER_CPU(struct page_frag, frags);
-static DEFINE_PER_CPU(struct swp_frags, filled);
-
-static void take_frag(struct swp_tx *tx)
-{
-	struct page_frag *f;
-
-	local_bh_disable();
-	f = this_cpu_ptr(&frags);
-	tx->frag = *f;
-	f->page = NULL;
-	local_bh_enable();
-}
-
-static void give_frag(struct swp_tx *tx)
-{
-	struct page_frag *f;
-
-	if (!tx->frag.page)
-		return;
-	local_bh_disable();
-	f = this_cpu_ptr(&frags);
-	if (!f->page)
-		*f = tx->frag;
-	else
-		put_page(tx->frag.page);
-	local_bh_enable();
-	tx->frag.page = NULL;
-}
+static SWP_DEFINE_FRAGS(filled);
 
 /*
  * Have room in the engine's page.  If it is full, hold_page() has a reference to
@@ -126,14 +98,6 @@ static bool refill_frag(struct page_frag *f)
 
 void swp_tx_exit(void)
 {
-	struct page_frag *f;
-	int cpu;
-
-	for_each_possible_cpu(cpu) {
-		f = per_cpu_ptr(&frags, cpu);
-		if (f->page)
-			put_page(f->page);
-	}
 	swp_frags_free(&filled);
 }
 
@@ -145,7 +109,7 @@ static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 
 	crc = crc && qp->sp.crc;
 	if (!f->page)
-		take_frag(tx);
+		swp_frags_take(&filled, f);
 	while (len) {
 		void *dst;
 		u32 n;
@@ -1403,6 +1367,6 @@ void swp_tx_run(struct swp_qp *qp)
 		if (!sq_posted(qp, &prod))
 			break;
 	}
-	give_frag(tx);
+	swp_frags_give(&filled, &tx->frag);
 	tx->running = false;
 }

@@ -8,7 +8,7 @@
 
 #include "frags.h"
 
-static DEFINE_PER_CPU(struct swp_frags, frags);
+static SWP_DEFINE_FRAGS(frags);
 
 /* Give @f a page of its own, as a sender does whom the ring does not help. */
 static void fresh(struct kunit *test, struct page_frag *f, unsigned int order)
@@ -135,11 +135,45 @@ static void small_pages_are_not_kept(struct kunit *test)
 	migrate_enable();
 }
 
+static void one_page_is_passed_on(struct kunit *test)
+{
+	struct page_frag one, other, f = {};
+	struct page *page;
+
+	migrate_disable();
+	fresh(test, &one, get_order(SWP_FRAG_SIZE));
+	fresh(test, &other, get_order(SWP_FRAG_SIZE));
+	one.offset = 100;
+	page = one.page;
+	swp_frags_give(&frags, &one);
+	KUNIT_EXPECT_NULL(test, one.page);
+	/* there is one already, so this is freed */
+	get_page(other.page);
+	f = other;
+	swp_frags_give(&frags, &f);
+	KUNIT_EXPECT_NULL(test, f.page);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(other.page));
+	put_page(other.page);
+	swp_frags_take(&frags, &f);
+	KUNIT_EXPECT_PTR_EQ(test, page, f.page);
+	KUNIT_EXPECT_EQ(test, 100U, f.offset);
+	swp_frags_take(&frags, &other);
+	KUNIT_EXPECT_NULL(test, other.page);
+	/* the last one is freed with the ring */
+	get_page(page);
+	swp_frags_give(&frags, &f);
+	swp_frags_free(&frags);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(page));
+	put_page(page);
+	migrate_enable();
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(free_pages_come_back),
 	KUNIT_CASE(held_pages_stay_away),
 	KUNIT_CASE(room_is_used_first),
 	KUNIT_CASE(small_pages_are_not_kept),
+	KUNIT_CASE(one_page_is_passed_on),
 	{}
 };
 
