@@ -116,6 +116,28 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 #define SWP_MULPDU_MIN	128
 
 /*
+ * Where no link cuts TCP's packets into segments, an FPDU may be as long as many
+ * of them: it costs as much as a short one, but for its octets.  Four of these
+ * fit into the largest packet.
+ */
+#define SWP_LARGE_FPDU	15000
+
+/*
+ * swp_fpdu_unit - octets after which FPDUs begin, in place of each segment
+ * @mss: octets per TCP segment
+ * @room: octets that the packet can have, from its first one
+ * @most: octets up to which an FPDU may span segments
+ *
+ * Returns a multiple of @mss, so that FPDUs still begin where segments do.
+ */
+static inline __u32 swp_fpdu_unit(__u32 mss, __u32 room, __u32 most)
+{
+	__u32 n = (room < most ? room : most) / mss;
+
+	return n > 1 ? n * mss : mss;
+}
+
+/*
  * Less room than this is not worth an FPDU with the head of a message: the TCP
  * segment ends short instead.
  */
@@ -123,7 +145,7 @@ static inline __u32 swp_mulpdu(__u32 emss, bool markers)
 
 /*
  * swp_cut - choose the payload of the next FPDU.
- * @mss: octets per TCP segment, a multiple of 4
+ * @mss: octets per TCP segment, or of swp_fpdu_unit(); a multiple of 4
  * @pos: octets already in the current segment, < @mss
  * @hdr: octets of header in front of the payload, < SWP_MULPDU_MIN
  * @left: payload octets left of the message, up to 2^32 - 1, which the peer

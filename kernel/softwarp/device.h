@@ -25,6 +25,13 @@ struct swp_listener;
 /* A locally administered OUI (local bit set), because 0 means no vendor */
 #define SWP_VENDOR_ID		0x025750
 
+/* To whom FPDUs go that are longer than RFC 5044 section 4.5 has it */
+enum swp_large {
+	SWP_LARGE_NEVER,
+	SWP_LARGE_NEAR,		/* to a peer in this kernel, see near.h */
+	SWP_LARGE_ALWAYS,
+};
+
 struct swp_params {
 	uint max_qp;		/* QPs per device */
 	uint max_cq;		/* CQs per device */
@@ -56,6 +63,7 @@ struct swp_params {
 	uint max_ird;		/* inbound reads per QP */
 	uint tx_poll_us;	/* time a worker polls an empty send queue */
 	uint zcopy_min;		/* least bytes to send by reference; 0: never */
+	uint large_fpdus;	/* enum swp_large */
 };
 
 extern struct swp_params swp_params;

@@ -157,6 +157,7 @@ static void swp_llp_free_work(struct work_struct *work)
 {
 	struct swp_llp *llp = container_of(work, struct swp_llp, free_work);
 
+	swp_near_del(llp);
 	if (llp->sock) {
 		struct sock *sk = llp->sk;
 		struct swp_fin fin;
@@ -390,7 +391,7 @@ void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 	u32 segs = tcp_sk(sk)->gso_segs ?: 1;
 
 	t->mss = current_mss(sk);
-	t->pos = 0;
+	t->len = 0;
 	t->pieces = MAX_SKB_FRAGS;
 	t->room = min_t(u32, segs * t->mss,
 			rounddown(GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER,
@@ -399,7 +400,7 @@ void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 		t->room = t->mss;
 	if (tail && !TCP_SKB_CB(tail)->eor && tail->len < t->room &&
 	    skb_shinfo(tail)->nr_frags < MAX_SKB_FRAGS - 3) {
-		t->pos = tail->len % t->mss;
+		t->len = tail->len;
 		t->room -= tail->len;
 		t->pieces -= skb_shinfo(tail)->nr_frags;
 	}

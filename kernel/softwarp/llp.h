@@ -21,6 +21,8 @@
 #include <linux/workqueue.h>
 #include <net/sock.h>
 
+#include "near.h"
+
 struct swp_llp;
 
 struct swp_llp_ops {
@@ -49,6 +51,7 @@ struct swp_llp {
 	gfp_t saved_allocation;
 	bool saved_task_frag;
 	bool saved_urginline;
+	struct swp_near near;
 	struct work_struct free_work;
 	struct rcu_head rcu;
 };
@@ -129,7 +132,7 @@ void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info);
 /* The skb to which TCP would add the next octet */
 struct swp_llp_tail {
 	u32 mss;		/* octets; multiple of 4 */
-	u32 pos;		/* octets in its current segment */
+	u32 len;		/* octets in it, which the peer has not got */
 	u32 room;		/* octets that still fit into it */
 	u32 pieces;		/* page fragments that still fit into it */
 };

@@ -46,6 +46,7 @@ struct swp_params swp_params = {
 	.max_ird = SWP_MAX_ORD,
 	.tx_poll_us = 50,
 	.zcopy_min = 0,
+	.large_fpdus = SWP_LARGE_NEAR,
 };
 
 /*
@@ -164,6 +165,9 @@ module_param_cb(tx_poll_us, &bounded_ops, SWP_BOUNDED(tx_poll_us, 1000000),
 MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of small requests, 0 never (50)");
 module_param_named(zcopy_min, swp_params.zcopy_min, uint, 0644);
 MODULE_PARM_DESC(zcopy_min, "bytes from which pages go to TCP by reference, 0 never (0)");
+module_param_cb(large_fpdus, &bounded_ops,
+		SWP_BOUNDED(large_fpdus, SWP_LARGE_ALWAYS), 0644);
+MODULE_PARM_DESC(large_fpdus, "FPDUs longer than a TCP segment: 0 never, 1 to a peer in this kernel, 2 to all (1)");
 
 static int __init swp_init(void)
 {

@@ -1440,6 +1440,7 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	 * too, and no time to send posted requests.
 	 */
 	qp->tx.turn = SWP_TURN_WORK;
+	swp_near_add(llp);
 	ret = swp_llp_give(llp, &qp_llp_ops, qp, attach, &s);
 	if (ret)
 		goto err;

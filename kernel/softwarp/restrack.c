@@ -101,7 +101,9 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	llp = swp_qp_llp(qp);
 	if (llp) {
 		if (!ret && (put_names(msg, llp) ||
-			     put_tcp(msg, llp)))
+			     put_tcp(msg, llp) ||
+			     rdma_nl_put_driver_u32(msg, "peer_here",
+						    READ_ONCE(llp->near.here))))
 			ret = -EMSGSIZE;
 		swp_llp_put(llp);
 	}

@@ -571,7 +571,7 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 	case SWP_OP_SEND_INV:
 	case SWP_OP_SEND_IMM:
 		start_data(tx, s);
-		if (!tx->inlined && tx->len > tx->mss && !sges_ok(qp, 0))
+		if (!tx->inlined && tx->len > tx->unit && !sges_ok(qp, 0))
 			return IB_WC_LOC_PROT_ERR;
 		tx->by_ref = goes_by_ref(qp);
 		s->by_ref = tx->by_ref;
@@ -897,7 +897,7 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 	if (unlikely(markers) ?
 	    !swp_cut_marked(tx->mss, tx->pos, tx->stream, f->hdr_len, left,
 			    &f->payload) :
-	    !swp_cut(tx->mss, tx->pos, f->hdr_len, left, &f->payload)) {
+	    !swp_cut(tx->unit, tx->pos, f->hdr_len, left, &f->payload)) {
 		tx->eor = true;
 		return false;
 	}
@@ -972,7 +972,7 @@ static void fpdu_added(struct swp_qp *qp, const struct tx_fpdu *f, bool last)
 	tx->fpdus++;
 	tx->off += f->payload;
 	tx->room = tx->room > f->len ? tx->room - f->len : 0;
-	tx->pos = (tx->pos + f->len) % tx->mss;
+	tx->pos = (tx->pos + f->len) % tx->unit;
 	if (!last)
 		return;
 	if (tx->kind == SWP_TX_RRESP)
@@ -1014,6 +1014,17 @@ static int add_fpdu(struct swp_qp *qp)
 	return 1;
 }
 
+/* Octets up to which FPDUs may span segments, or 0 */
+static u32 largest_fpdu(const struct swp_qp *qp)
+{
+	enum swp_large large = READ_ONCE(swp_params.large_fpdus);
+
+	if (unlikely(qp->sp.tx_markers) || large == SWP_LARGE_NEVER)
+		return 0;
+	return large == SWP_LARGE_ALWAYS || READ_ONCE(qp->llp->near.here) ?
+	       SWP_LARGE_FPDU : 0;
+}
+
 /* Starts a batch that TCP adds to its unsent tail skb, or to a new skb. */
 static void start_batch(struct swp_qp *qp)
 {
@@ -1030,7 +1041,9 @@ static void start_batch(struct swp_qp *qp)
 	tx->eor = false;
 	tx->has_term = false;
 	tx->mss = tail.mss;
-	tx->pos = tail.pos;
+	tx->unit = swp_fpdu_unit(tail.mss, tail.len + tail.room,
+				 largest_fpdu(qp));
+	tx->pos = tail.len % tx->unit;
 	tx->room = tail.room;
 	tx->max_pieces = tail.pieces;
 }

@@ -103,7 +103,8 @@ struct swp_tx {
 	u32 bytes;
 	u32 pieces;		/* page fragments it needs in the skb */
 	u32 mss;
-	u32 pos;		/* octets in the current TCP segment */
+	u32 unit;		/* of swp_fpdu_unit() */
+	u32 pos;		/* octets in the current one */
 	u32 room;		/* octets that still fit into the skb */
 	u32 max_pieces;
 	bool eor;

@@ -397,6 +397,20 @@ TEST(MpaMulpdu, HugeSegments) {
     expect_pattern(to.at(0), 65535 - kUntaggedHeader, 5);
 }
 
+/* Only if the administrator wants it: an FPDU as long as many segments, which no receiver may
+ * refuse. */
+TEST(MpaMulpdu, LongerThanSegments) {
+    REQ("MPA-50");
+    ParameterOverride all("large_fpdus", "2");
+    std::vector<size_t> sizes = sizes_of_segments(1460, false, 200000);
+    const size_t most = *std::max_element(sizes.begin(), sizes.end());
+    EXPECT_GT(most, 2 * 1460U);
+    EXPECT_LE(most, 15000U);
+    /* with markers a FPDU is never longer */
+    sizes = sizes_of_segments(1460, true, 200000);
+    EXPECT_LT(*std::max_element(sizes.begin(), sizes.end()), 1460U);
+}
+
 TEST(MpaMulpdu, FollowsThePathMtu) {
     REQ("MPA-22");
     Link link;

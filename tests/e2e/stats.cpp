@@ -2,6 +2,8 @@
 /* What the rdma tool shows. */
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -34,6 +36,38 @@ TEST(Stats, CountersGrowWithTraffic) {
             grown++;
     }
     EXPECT_GE(grown, 2U) << "sent and received, at least";
+}
+
+/* Between two ends on one host FPDUs are as long as many segments, unless that is switched off. */
+TEST(Stats, LongFpdusOnOneHost) {
+    constexpr size_t kLength = 65536;
+    for (const Route &route : {veth4(), veth6()})
+        for (const bool large : {true, false}) {
+            SCOPED_TRACE(testing::Message() << route.connect_addr << (large ? " large" : " small"));
+            ParameterOverride parameter("large_fpdus", large ? "1" : "0");
+            Pair pair({}, route);
+            Region from(pair.c().pd(), kLength),
+                to(pair.s().pd(), kLength, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+            const auto write = [&](uint64_t round) {
+                fill(from.at(0), kLength, round);
+                pair.c().write(round, {from.all()}, to.addr(), to.rkey());
+                expect_success(pair.c().scq(), round, IBV_WC_RDMA_WRITE);
+                EXPECT_TRUE(eventually([&] { return memcmp(from.at(0), to.at(0), kLength) == 0; }));
+            };
+            /* TCP's packets are short in the beginning */
+            for (uint64_t round = 0; round < 20; round++)
+                write(round);
+            uint64_t least = kLength;
+            for (uint64_t round = 0; round < 4; round++) {
+                const uint64_t before = counters(config().dev).at("tx_fpdu");
+                write(100 + round);
+                least = std::min(least, counters(config().dev).at("tx_fpdu") - before);
+            }
+            if (large)
+                EXPECT_LE(least, 10U);
+            else
+                EXPECT_GE(least, kLength / 1448);
+        }
 }
 
 /* Garbage on a listening port leaves a trace. */

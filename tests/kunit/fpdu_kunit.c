@@ -191,6 +191,28 @@ static void marker_pointers(struct kunit *test)
 }
 
 /* MPA-18 */
+static void unit(struct kunit *test)
+{
+	static const struct { u32 mss, room, most, unit; } c[] = {
+		/* not allowed, or no use */
+		{ 1448, 63712, 0, 1448 }, { 1448, 63712, 1448, 1448 },
+		{ 1448, 63712, 2895, 1448 }, { 1448, 0, 15000, 1448 },
+		{ 8948, 62636, 15000, 8948 }, { 64768, 64768, 15000, 64768 },
+		/* as many as fit, into the packet, too */
+		{ 1448, 63712, 2896, 2896 }, { 1448, 63712, 15000, 14480 },
+		{ 1448, 2896, 15000, 2896 }, { 1448, 4343, 15000, 2896 },
+		{ 64, 65535, 15000, 14976 }, { 1448, 63712, U32_MAX, 63712 },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(c); i++)
+		KUNIT_EXPECT_EQ_MSG(test, c[i].unit,
+				    swp_fpdu_unit(c[i].mss, c[i].room,
+						  c[i].most),
+				    "%u of %u, %u", c[i].mss, c[i].room,
+				    c[i].most);
+}
+
 static void mulpdu(struct kunit *test)
 {
 	static const struct { u32 emss, plain, marked; } c[] = {
@@ -312,6 +334,7 @@ static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(marked_lengths),
 	KUNIT_CASE(marker_pointers),
 	KUNIT_CASE(mulpdu),
+	KUNIT_CASE(unit),
 	KUNIT_CASE(marked_cuts),
 	KUNIT_CASE(huge_messages),
 	{}
