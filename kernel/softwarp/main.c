@@ -162,7 +162,7 @@ module_param_cb(max_ird, &bounded_ops, SWP_BOUNDED(max_ird, SWP_MAX_ORD),
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
 module_param_cb(tx_poll_us, &bounded_ops, SWP_BOUNDED(tx_poll_us, 1000000),
 		0644);
-MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of small requests, 0 never (50)");
+MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of requests, 0 never (50)");
 module_param_named(zcopy_min, swp_params.zcopy_min, uint, 0644);
 MODULE_PARM_DESC(zcopy_min, "bytes from which pages go to TCP by reference, 0 never (0)");
 module_param_cb(large_fpdus, &bounded_ops,

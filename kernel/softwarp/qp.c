@@ -853,7 +853,7 @@ static void linger_work(struct work_struct *work)
 
 /* Sending from process context -------------------------------------------- */
 
-/* Small doorbells in a row that make a stream of small requests */
+/* Small doorbells in a row that make a stream of requests */
 #define SWP_STREAM_DOORBELLS	16
 /* Most requests of a small doorbell */
 #define SWP_STREAM_BATCH	4
@@ -874,11 +874,21 @@ static bool may_poll(void)
 }
 
 /*
- * A program that posts small requests one by one pays a system call and a
- * packet for each doorbell.  If nothing is received in between, so that it is
- * not a dialogue, a worker on another CPU polls the send queue for a while.
- * Then posting costs neither, and requests that accumulate share a packet.
- * Socket lock held.
+ * Is a request worth another CPU?  Not a large Send: at full speed the receives
+ * of a program that sleeps run out, since its CPU has to receive, too.
+ */
+static bool pays(const struct swp_tx *tx)
+{
+	return tx->len <= tx->mss || tx->sqe.opcode == SWP_OP_WRITE;
+}
+
+/*
+ * A program that posts requests one by one pays a system call for each doorbell,
+ * a packet for a small one, and all the work for a large Write before it can post
+ * the next.  If nothing is received in between, so that it is not a dialogue, a
+ * worker on another CPU polls the send queue for a while.  Then posting costs
+ * nothing of that, and small requests that accumulate share a packet.  Socket
+ * lock held.
  */
 static void note_doorbell(struct swp_qp *qp, u32 before)
 {
@@ -887,8 +897,7 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 
 	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, DOORBELLS);
-	if (!taken || taken > SWP_STREAM_BATCH ||
-	    qp->tx.last_bytes > qp->tx.mss) {
+	if (!taken || taken > SWP_STREAM_BATCH || !pays(&qp->tx)) {
 		qp->tx.streak = 0;
 		return;
 	}

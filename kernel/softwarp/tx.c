@@ -1121,7 +1121,6 @@ static void batch_done(struct swp_qp *qp)
 
 	swp_qp_assert_owned(qp);
 	tx->pending = false;
-	tx->last_bytes = tx->bytes;
 	drop_holds(tx);
 	swp_qp_stat_add(qp, TX_FPDU, tx->fpdus);
 	swp_qp_stat_add(qp, TX_BYTES, tx->bytes);

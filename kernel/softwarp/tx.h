@@ -49,7 +49,6 @@ struct swp_tx {
 	u32 moved;		/* closing: swp_llp_moved() at the last check */
 	u8 resp_turn;
 	u32 streak;		/* small doorbells since the last receive */
-	u32 last_bytes;		/* of the last batch */
 
 	/* which context looks next, see proto/turn.h */
 	u8 turn;		/* enum swp_turn */
