@@ -874,12 +874,28 @@ static bool may_poll(void)
 }
 
 /*
- * Is a request worth another CPU?  Not a large Send: at full speed the receives
- * of a program that sleeps run out, since its CPU has to receive, too.
+ * Are the requests from @first on worth another CPU?  Not large ones that take
+ * receives: at full speed those of a program that sleeps run out, since its CPU
+ * has to receive, too.  At most SWP_STREAM_BATCH requests.
  */
-static bool pays(const struct swp_tx *tx)
+static bool pay(const struct swp_qp *qp, u32 first)
 {
-	return tx->len <= tx->mss || tx->sqe.opcode == SWP_OP_WRITE;
+	u32 i;
+
+	for (i = first; i != qp->sq_tx; i++) {
+		const struct swp_slot *s = &qp->slots[i & qp->sq.mask];
+
+		switch (s->opcode) {
+		case SWP_OP_WRITE:
+		case SWP_OP_READ:
+		case SWP_OP_READ_INV:
+			break;
+		default:
+			if (s->byte_len > qp->tx.mss)
+				return false;
+		}
+	}
+	return true;
 }
 
 /*
@@ -897,7 +913,7 @@ static void note_doorbell(struct swp_qp *qp, u32 before)
 
 	swp_qp_assert_owned(qp);
 	swp_qp_stat_inc(qp, DOORBELLS);
-	if (!taken || taken > SWP_STREAM_BATCH || !pays(&qp->tx)) {
+	if (!taken || taken > SWP_STREAM_BATCH || !pay(qp, before)) {
 		qp->tx.streak = 0;
 		return;
 	}
