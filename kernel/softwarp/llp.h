@@ -132,7 +132,7 @@ void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info);
 /* The skb to which TCP would add the next octet */
 struct swp_llp_tail {
 	u32 mss;		/* octets; multiple of 4 */
-	u32 len;		/* octets in it, which the peer has not got */
+	u32 len;		/* octets in it; 0: TCP begins a new one */
 	u32 room;		/* octets that still fit into it */
 	u32 pieces;		/* page fragments that still fit into it */
 };

@@ -190,7 +190,6 @@ static void marker_pointers(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4U, swp_marker_gap(508));
 }
 
-/* MPA-18 */
 static void unit(struct kunit *test)
 {
 	static const struct { u32 mss, room, most, unit; } c[] = {
@@ -213,6 +212,7 @@ static void unit(struct kunit *test)
 				    c[i].most);
 }
 
+/* MPA-18 */
 static void mulpdu(struct kunit *test)
 {
 	static const struct { u32 emss, plain, marked; } c[] = {
