@@ -138,6 +138,20 @@ static inline __u32 swp_fpdu_unit(__u32 mss, __u32 room, __u32 most)
 }
 
 /*
+ * swp_fpdu_span - where the unit ends in which the next FPDU begins
+ * @unit: of swp_fpdu_unit()
+ * @pos: octets already in the unit, < @unit
+ * @room: octets that still fit into the packet, > 0
+ *
+ * A packet ends with what is left of its last unit.  Returns @unit or less, in
+ * octets from the same start as @pos.
+ */
+static inline __u32 swp_fpdu_span(__u32 unit, __u32 pos, __u32 room)
+{
+	return room < unit - pos ? pos + room : unit;
+}
+
+/*
  * Less room than this is not worth an FPDU with the head of a message: the TCP
  * segment ends short instead.
  */
@@ -145,7 +159,7 @@ static inline __u32 swp_fpdu_unit(__u32 mss, __u32 room, __u32 most)
 
 /*
  * swp_cut - choose the payload of the next FPDU.
- * @mss: octets per TCP segment, or of swp_fpdu_unit(); a multiple of 4
+ * @mss: octets per TCP segment, or of swp_fpdu_span(); a multiple of 4
  * @pos: octets already in the current segment, < @mss
  * @hdr: octets of header in front of the payload, < SWP_MULPDU_MIN
  * @left: payload octets left of the message, up to 2^32 - 1, which the peer

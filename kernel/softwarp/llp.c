@@ -381,7 +381,8 @@ static u32 current_mss(struct sock *sk)
 
 /*
  * tcp_sendmsg_locked() adds to the tail of the write queue if that is unsent,
- * has room, and its record has not ended (eor).  This makes the same checks.
+ * has room, and its record has not ended (eor).  This makes the same checks, and
+ * ends a tail that has room but hardly a page fragment left.
  */
 void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 {
@@ -398,8 +399,11 @@ void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t)
 				  t->mss));
 	if (!t->room)
 		t->room = t->mss;
-	if (tail && !TCP_SKB_CB(tail)->eor && tail->len < t->room &&
-	    skb_shinfo(tail)->nr_frags < MAX_SKB_FRAGS - 3) {
+	if (!tail || TCP_SKB_CB(tail)->eor || tail->len >= t->room)
+		return;
+	if (skb_shinfo(tail)->nr_frags >= MAX_SKB_FRAGS - 3) {
+		swp_llp_end_tail(llp);
+	} else {
 		t->len = tail->len;
 		t->room -= tail->len;
 		t->pieces -= skb_shinfo(tail)->nr_frags;

@@ -558,6 +558,18 @@ static bool goes_by_ref(const struct swp_qp *qp)
 	       tx->num_sge <= SWP_ZCOPY_SGE;
 }
 
+/*
+ * May the current message take more than one FPDU?  Then all of it is checked
+ * before the first one is sent.
+ */
+static bool may_be_cut(const struct swp_tx *tx)
+{
+	u32 room = swp_fpdu_span(tx->unit, tx->pos, tx->room) - tx->pos;
+	u32 fit = swp_ulpdu_fit(room);
+
+	return fit < tx->hdr_len || tx->len > fit - tx->hdr_len;
+}
+
 /* Starts the current message.  Returns 0, or a completion status: it failed. */
 static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 {
@@ -571,7 +583,7 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 	case SWP_OP_SEND_INV:
 	case SWP_OP_SEND_IMM:
 		start_data(tx, s);
-		if (!tx->inlined && tx->len > tx->unit && !sges_ok(qp, 0))
+		if (!tx->inlined && may_be_cut(tx) && !sges_ok(qp, 0))
 			return IB_WC_LOC_PROT_ERR;
 		tx->by_ref = goes_by_ref(qp);
 		s->by_ref = tx->by_ref;
@@ -897,7 +909,8 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 	if (unlikely(markers) ?
 	    !swp_cut_marked(tx->mss, tx->pos, tx->stream, f->hdr_len, left,
 			    &f->payload) :
-	    !swp_cut(tx->unit, tx->pos, f->hdr_len, left, &f->payload)) {
+	    !swp_cut(swp_fpdu_span(tx->unit, tx->pos, tx->room), tx->pos,
+		     f->hdr_len, left, &f->payload)) {
 		tx->eor = true;
 		return false;
 	}
@@ -910,10 +923,14 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 	/* most page fragments: the payload's, and our own around them */
 	need = tx->by_ref ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
 			    (f->len >> PAGE_SHIFT) + 2;
-	if (tx->nbv &&
-	    (tx->pieces + need > tx->max_pieces || f->len > tx->room)) {
+	if (tx->pieces + need > tx->max_pieces &&
+	    (tx->nbv || tx->max_pieces < MAX_SKB_FRAGS)) {
+		tx->eor = true;
+		return false;
+	}
+	if (tx->nbv && f->len > tx->room) {
 		/* TCP counts segments from the start of an skb */
-		tx->eor = tx->pos != 0 || tx->pieces + need > tx->max_pieces;
+		tx->eor = tx->pos != 0;
 		return false;
 	}
 	return true;

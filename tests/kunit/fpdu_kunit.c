@@ -212,6 +212,63 @@ static void unit(struct kunit *test)
 				    c[i].most);
 }
 
+/*
+ * A long message fills packets of so many segments: each FPDU begins where a
+ * segment does, none spans two packets, and there are no more than needed.
+ */
+static void large_fpdus(struct kunit *test)
+{
+	static const u32 segments[] = { 1, 2, 9, 10, 15, 22, 44, 45 };
+	const u32 mss = 1448;
+	int i, packet;
+
+	for (i = 0; i < ARRAY_SIZE(segments); i++) {
+		u32 total = segments[i] * mss, left = 1 << 20;
+		u32 unit = swp_fpdu_unit(mss, total, SWP_LARGE_FPDU);
+
+		for (packet = 0; packet < 3; packet++) {
+			u32 room = total, fpdus = 0;
+
+			while (room) {
+				u32 pos = (total - room) % unit, payload, len;
+				u32 span = swp_fpdu_span(unit, pos, room);
+
+				KUNIT_EXPECT_EQ(test, 0U, pos % mss);
+				KUNIT_ASSERT_TRUE(test,
+						  swp_cut(span, pos,
+							  SWP_TAGGED_LEN, left,
+							  &payload));
+				len = swp_fpdu_len(SWP_TAGGED_LEN + payload);
+				KUNIT_ASSERT_LE(test, len, room);
+				room -= len;
+				left -= payload;
+				fpdus++;
+			}
+			KUNIT_EXPECT_EQ(test, DIV_ROUND_UP(total, unit), fpdus);
+		}
+	}
+}
+
+/* A packet that is nearly full: what fits goes there, and the rest does not. */
+static void last_unit(struct kunit *test)
+{
+	u32 payload, span = swp_fpdu_span(14480, 1448, 1448);
+
+	KUNIT_EXPECT_EQ(test, 2896U, span);
+	KUNIT_EXPECT_TRUE(test, swp_cut(span, 1448, SWP_TAGGED_LEN, 100000,
+					&payload));
+	KUNIT_EXPECT_EQ(test, 1448U, swp_fpdu_len(SWP_TAGGED_LEN + payload));
+	span = swp_fpdu_span(14480, 1448, 100);
+	KUNIT_EXPECT_FALSE(test, swp_cut(span, 1448, SWP_TAGGED_LEN, 100000,
+					 &payload));
+	KUNIT_EXPECT_TRUE(test, swp_cut(span, 1448, SWP_TAGGED_LEN, 64,
+					&payload));
+	KUNIT_EXPECT_EQ(test, 64U, payload);
+	KUNIT_EXPECT_EQ(test, 14480U, swp_fpdu_span(14480, 0, 14480));
+	KUNIT_EXPECT_EQ(test, 14480U, swp_fpdu_span(14480, 1448, 63712));
+	KUNIT_EXPECT_EQ(test, U32_MAX, swp_fpdu_span(U32_MAX, 4, U32_MAX));
+}
+
 /* MPA-18 */
 static void mulpdu(struct kunit *test)
 {
@@ -335,6 +392,8 @@ static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(marker_pointers),
 	KUNIT_CASE(mulpdu),
 	KUNIT_CASE(unit),
+	KUNIT_CASE(large_fpdus),
+	KUNIT_CASE(last_unit),
 	KUNIT_CASE(marked_cuts),
 	KUNIT_CASE(huge_messages),
 	{}
