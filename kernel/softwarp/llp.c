@@ -227,6 +227,7 @@ struct socket *swp_llp_give_back(struct swp_llp *llp)
 {
 	struct socket *sock = llp->sock;
 
+	swp_near_del(llp);
 	unhook(llp);
 	lock_sock(sock->sk);
 	sock_valbool_flag(sock->sk, SOCK_URGINLINE, llp->saved_urginline);

@@ -8,6 +8,7 @@
 #include <linux/jhash.h>
 #include <linux/net.h>
 #include <net/ipv6.h>
+#include <net/tcp.h>
 
 #include "llp.h"
 
@@ -54,6 +55,28 @@ static bool are_ends_of_one(const struct swp_near *a, const struct swp_near *b)
 	       a->key.port[1] == b->key.port[0];
 }
 
+/* It lives while @n is in the table, and we hold the lock. */
+static const struct sock *sk_of(const struct swp_near *n)
+{
+	return container_of(n, struct swp_llp, near)->sk;
+}
+
+/*
+ * Has @other received what @llp sent?  Racy, but neither number goes back, and
+ * each is read before the one that it cannot exceed.
+ */
+static bool hears(const struct swp_near *other, const struct swp_near *n)
+{
+	const struct tcp_sock *from = tcp_sk(sk_of(n));
+	u32 una = READ_ONCE(from->snd_una);
+	u32 nxt;
+
+	smp_rmb();
+	nxt = READ_ONCE(tcp_sk(sk_of(other))->rcv_nxt);
+	smp_rmb();
+	return !before(nxt, una) && !after(nxt, READ_ONCE(from->write_seq));
+}
+
 void swp_near_add(struct swp_llp *llp)
 {
 	struct sockaddr_storage local, remote;
@@ -62,8 +85,9 @@ void swp_near_add(struct swp_llp *llp)
 	struct swp_near *other;
 	u32 hash;
 
-	if (swp_llp_names(llp, &local, &remote, NULL))
-		return;		/* it is ending */
+	/* a start that failed has added it; or it is ending */
+	if (hash_hashed(&n->node) || swp_llp_names(llp, &local, &remote, NULL))
+		return;
 	set_end(n, 0, &local);
 	set_end(n, 1, &remote);
 	hash = hash_of(n);
@@ -71,14 +95,14 @@ void swp_near_add(struct swp_llp *llp)
 	hash_for_each_possible(streams, other, node, hash) {
 		if (!left--)
 			break;
-		if (!are_ends_of_one(n, other))
+		if (!are_ends_of_one(n, other) || !hears(n, other) ||
+		    !hears(other, n))
 			continue;
 		WRITE_ONCE(other->here, true);
 		WRITE_ONCE(n->here, true);
 		break;
 	}
-	if (!hash_hashed(&n->node))
-		hash_add(streams, &n->node, hash);
+	hash_add(streams, &n->node, hash);
 	spin_unlock_bh(&lock);
 }
 

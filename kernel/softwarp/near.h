@@ -21,11 +21,12 @@ struct swp_near {
  * swp_near_add - note a stream that begins, and if it is the second end of one,
  * note that for both
  *
- * Only the addresses are compared, not the namespaces, so @here may be wrong if
- * namespaces have the same addresses.  Process context, without locks.
+ * Two namespaces can have the same addresses, so that sequence numbers have to fit,
+ * too.  @here stays when the other end has gone: that stream is over.  Process
+ * context, without locks.
  */
 void swp_near_add(struct swp_llp *llp);
-/* Before the stream is freed, whether it was added or not */
+/* Before the socket is released, whether the stream was added or not */
 void swp_near_del(struct swp_llp *llp);
 
 #endif /* SWP_NEAR_H */
