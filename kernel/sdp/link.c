@@ -211,8 +211,11 @@ static void give_up(struct sdp_link *link)
 	bool said = link->conn.state == SDP_ABORTING;
 
 	lockdep_assert_held(&link->lock);
-	if (!said)
+	if (!said) {
 		sdp_count(link->seen.net, SDP_STAT_ORPHAN_TIMEOUTS);
+		/* the orphan's, about to expire, would be AbortConn's limit */
+		stop_timer(link, &link->timer);
+	}
 	sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_ABORT));
 	sdp_link_pump(link);
 	if (said || link->conn.state != SDP_ABORTING)
