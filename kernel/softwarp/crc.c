@@ -4,8 +4,9 @@
  * this code is hot.  The fastest way to compute it varies: the crc32
  * instruction of x86 works on general registers, in any context, and is the
  * fastest on real hardware.  But an emulated CPU executes it bit by bit; then
- * tables are several times as fast.  So measure all ways once, when the module
- * is loaded, as the RAID code of the kernel does.
+ * shifts are many times as fast, and so they are where there is no such
+ * instruction.  So measure all ways once, when the module is loaded, as the RAID
+ * code of the kernel does.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -28,19 +29,19 @@
 
 enum swp_crc_way {
 	SWP_CRC_KERNEL,		/* the kernel's crc32c() */
-	SWP_CRC_TABLES,
+	SWP_CRC_SHIFTS,
 	SWP_CRC_INSN,
 	SWP_CRC_WAYS
 };
 
 static const char * const way_names[] = {
 	[SWP_CRC_KERNEL] = "the kernel's library",
-	[SWP_CRC_TABLES] = "tables",
+	[SWP_CRC_SHIFTS] = "shifts",
 	[SWP_CRC_INSN] = "the crc32 instruction",
 };
 
 static DEFINE_STATIC_KEY_FALSE(use_insn);
-static DEFINE_STATIC_KEY_FALSE(use_tables);
+static DEFINE_STATIC_KEY_FALSE(use_shifts);
 
 /* tab[k][b]: contribution of octet b to the CRC if k more octets follow it */
 static u32 tab[8][256] __ro_after_init;
@@ -97,10 +98,10 @@ static __always_inline u32 behind(const u32 (*table)[256], u32 crc)
 	       table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
 }
 
+/* @v: the first octet in memory is the lowest one */
 static __always_inline u32 step8_tables(u32 crc, u64 v)
 {
-	/* the first octet in memory is the lowest one */
-	v = le64_to_cpu((__force __le64)v) ^ crc;
+	v ^= crc;
 	return tab[7][v & 0xff] ^ tab[6][v >> 8 & 0xff] ^
 	       tab[5][v >> 16 & 0xff] ^ tab[4][v >> 24 & 0xff] ^
 	       tab[3][v >> 32 & 0xff] ^ tab[2][v >> 40 & 0xff] ^
@@ -150,21 +151,30 @@ static bool __init has_insn(void)
 #endif
 
 /*
+ * Reads octets once, so that the CRC is that of the copy, even if the owner of the
+ * source changes them meanwhile.
+ */
+static __always_inline u64 take8(const u8 *src)
+{
+	u64 v = get_unaligned_le64(src);
+
+	OPTIMIZER_HIDE_VAR(v);
+	return v;
+}
+
+/*
  * One loop for all: @insn and @copy are constants where it is inlined.  The
- * copy costs almost nothing, because the octets are in a register anyway.  Each
- * octet is read once, so the CRC is that of the copy, even if the owner of the
- * source changes it meanwhile.
+ * copy costs almost nothing, because the octets are in a register anyway.
  */
 static __always_inline u32 run(u32 crc, u8 *dst, const u8 *src, size_t len,
 			       bool insn, bool copy)
 {
 	for (; len >= 8; len -= 8, src += 8) {
-		u64 v = get_unaligned((const u64 *)src);
+		u64 v = take8(src);
 
-		OPTIMIZER_HIDE_VAR(v);
 		crc = insn ? step8_insn(crc, v) : step8_tables(crc, v);
 		if (copy) {
-			put_unaligned(v, (u64 *)dst);
+			put_unaligned_le64(v, dst);
 			dst += 8;
 		}
 	}
@@ -191,20 +201,17 @@ static __always_inline u32 run3(u32 crc, u8 *dst, const u8 *src, size_t part,
 	size_t i;
 
 	for (i = 0; i < part; i += 8) {
-		u64 u = get_unaligned((const u64 *)(src + i));
-		u64 v = get_unaligned((const u64 *)(src + part + i));
-		u64 w = get_unaligned((const u64 *)(src + 2 * part + i));
+		u64 u = take8(src + i);
+		u64 v = take8(src + part + i);
+		u64 w = take8(src + 2 * part + i);
 
-		OPTIMIZER_HIDE_VAR(u);
-		OPTIMIZER_HIDE_VAR(v);
-		OPTIMIZER_HIDE_VAR(w);
 		a = step8_insn(a, u);
 		b = step8_insn(b, v);
 		c = step8_insn(c, w);
 		if (copy) {
-			put_unaligned(u, (u64 *)(dst + i));
-			put_unaligned(v, (u64 *)(dst + part + i));
-			put_unaligned(w, (u64 *)(dst + 2 * part + i));
+			put_unaligned_le64(u, dst + i);
+			put_unaligned_le64(v, dst + part + i);
+			put_unaligned_le64(w, dst + 2 * part + i);
 		}
 	}
 	return behind(zeros, behind(zeros, a) ^ b) ^ c;
@@ -227,12 +234,78 @@ static __always_inline u32 run_insn(u32 crc, u8 *dst, const u8 *src, size_t len,
 	return run(crc, dst, src, len, true, copy);
 }
 
+/*
+ * A message has the same CRC when a multiple of the polynomial is added to it.
+ * This multiple has few terms:
+ *
+ *	x^297 + x^196 + x^192 + x^78 + x^42 + 1
+ *
+ * so adding the right multiple of it removes 64 bits from the front of a message
+ * by changing bits 101, 105, 219, 255 and 297 behind each of them: all of these
+ * are in the next five words.
+ *
+ * @w: what is added to the next word and, behind it, to @a to @d
+ */
+static __always_inline void fold(u8 *dst, const u8 *src, u64 *w, u64 *a, u64 *b,
+				 u64 *c, u64 *d, bool copy)
+{
+	u64 v = take8(src), l, r;
+
+	if (copy)
+		put_unaligned_le64(v, dst);
+	v ^= *w;
+	l = v << 41;
+	r = v >> 23;
+	*a ^= v << 37 ^ l;
+	*b ^= v >> 27 ^ r;
+	*c ^= v << 27 ^ v << 63;
+	*d ^= v >> 37 ^ v >> 1 ^ l;
+	*w = r;			/* of the word behind @d */
+}
+
+/* Adds the last words of what was folded. */
+static __always_inline u32 unfold(u32 crc, u8 *dst, const u8 *src, u64 w,
+				  bool copy)
+{
+	u64 v = take8(src);
+
+	if (copy)
+		put_unaligned_le64(v, dst);
+	return step8_tables(crc, v ^ w);
+}
+
+static __always_inline u32 run_shifts(u32 crc, u8 *dst, const u8 *src,
+				      size_t len, bool copy)
+{
+	const size_t block = 5 * sizeof(u64);
+	u64 v = crc, w = 0, x = 0, y = 0, z = 0;
+
+	/* the end of this costs as much as some blocks */
+	if (len < 4 * block)
+		return run(crc, dst, src, len, false, copy);
+	for (; len >= 2 * block; len -= block) {
+		fold(dst, src, &v, &w, &x, &y, &z, copy);
+		fold(dst + 8, src + 8, &w, &x, &y, &z, &v, copy);
+		fold(dst + 16, src + 16, &x, &y, &z, &v, &w, copy);
+		fold(dst + 24, src + 24, &y, &z, &v, &w, &x, copy);
+		fold(dst + 32, src + 32, &z, &v, &w, &x, &y, copy);
+		dst += block;
+		src += block;
+	}
+	crc = unfold(0, dst, src, v, copy);
+	crc = unfold(crc, dst + 8, src + 8, w, copy);
+	crc = unfold(crc, dst + 16, src + 16, x, copy);
+	crc = unfold(crc, dst + 24, src + 24, y, copy);
+	crc = unfold(crc, dst + 32, src + 32, z, copy);
+	return run(crc, dst + block, src + block, len - block, false, copy);
+}
+
 u32 swp_crc32c(u32 crc, const void *p, size_t len)
 {
 	if (static_branch_likely(&use_insn))
 		return run_insn(crc, NULL, p, len, false);
-	if (static_branch_unlikely(&use_tables))
-		return run(crc, NULL, p, len, false, false);
+	if (static_branch_unlikely(&use_shifts))
+		return run_shifts(crc, NULL, p, len, false);
 	return crc32c(crc, p, len);
 }
 
@@ -240,8 +313,8 @@ u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len)
 {
 	if (static_branch_likely(&use_insn))
 		return run_insn(crc, dst, src, len, true);
-	if (static_branch_unlikely(&use_tables))
-		return run(crc, dst, src, len, false, true);
+	if (static_branch_unlikely(&use_shifts))
+		return run_shifts(crc, dst, src, len, true);
 	memcpy(dst, src, len);
 	return crc32c(crc, dst, len);
 }
@@ -251,8 +324,8 @@ static u32 __init probe_once(enum swp_crc_way way, const void *p)
 	switch (way) {
 	case SWP_CRC_INSN:
 		return run_insn(~0, NULL, p, SWP_CRC_PROBE, false);
-	case SWP_CRC_TABLES:
-		return run(~0, NULL, p, SWP_CRC_PROBE, false, false);
+	case SWP_CRC_SHIFTS:
+		return run_shifts(~0, NULL, p, SWP_CRC_PROBE, false);
 	default:
 		return crc32c(~0, p, SWP_CRC_PROBE);
 	}
@@ -293,7 +366,7 @@ void __init swp_crc_init(void)
 		p[i] = i * 7 + (i >> 8);
 
 	least = probe(SWP_CRC_KERNEL, p, &want);
-	for (way = SWP_CRC_TABLES; way < SWP_CRC_WAYS; way++) {
+	for (way = SWP_CRC_SHIFTS; way < SWP_CRC_WAYS; way++) {
 		if (way == SWP_CRC_INSN && !has_insn())
 			continue;
 		took = probe(way, p, &crc);
@@ -311,6 +384,6 @@ void __init swp_crc_init(void)
 		div64_u64(SWP_CRC_PROBE * 1000ULL, least));
 	if (best == SWP_CRC_INSN)
 		static_branch_enable(&use_insn);
-	else if (best == SWP_CRC_TABLES)
-		static_branch_enable(&use_tables);
+	else if (best == SWP_CRC_SHIFTS)
+		static_branch_enable(&use_shifts);
 }

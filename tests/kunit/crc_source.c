@@ -22,6 +22,6 @@ u32 crc_by(unsigned int way, u32 crc, u8 *dst, const u8 *src, size_t len)
 	if (way == SWP_CRC_INSN)
 		return dst ? run_insn(crc, dst, src, len, true) :
 			     run_insn(crc, NULL, src, len, false);
-	return dst ? run(crc, dst, src, len, false, true) :
-		     run(crc, NULL, src, len, false, false);
+	return dst ? run_shifts(crc, dst, src, len, true) :
+		     run_shifts(crc, NULL, src, len, false);
 }

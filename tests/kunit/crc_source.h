@@ -4,7 +4,7 @@
 
 #include <linux/types.h>
 
-/* Tables, and the instruction; as in crc.c */
+/* Shifts, and the instruction; as in crc.c */
 #define CRC_WAY_FIRST	1
 #define CRC_WAY_LAST	2
 
