@@ -571,6 +571,10 @@ static void llp_state_change(struct swp_llp *llp)
 
 /* Octets from which it pays to move to another CPU */
 #define SWP_RX_MOVE	(32 * 1024)
+/* The same for a reader of a stream to which its program gives no answers ... */
+#define SWP_RX_MOVE_BULK	(3 * 1024)
+/* ... for this many octets.  Where they are answered, moving takes time. */
+#define SWP_RX_BULK	(64 * 1024)
 /* Octets after which rx_work releases the socket lock */
 #define SWP_RX_BURST	(512 * 1024)
 /* Ticks after which another context takes over from one that has not run */
@@ -644,11 +648,11 @@ static bool rx_is_late(const struct swp_qp *qp)
 }
 
 /*
- * Have the next context receive: the reader, else the work item, else softirq.
- * A reader that did not come is not asked for a while: it may be busy.
- * True: the caller, softirq, must not.
+ * Have the next context receive: the reader, else the work item unless @few octets
+ * have arrived, else softirq.  A reader that did not come is not asked for a while:
+ * it may be busy.  True: the caller, softirq, must not.
  */
-static bool pass_on(struct swp_qp *qp)
+static bool pass_on(struct swp_qp *qp, bool few)
 {
 	enum swp_rx_by by = qp->rx.by, next;
 	bool comes;
@@ -662,6 +666,8 @@ static bool pass_on(struct swp_qp *qp)
 	}
 	comes = by == SWP_RX_SOFTIRQ && qp->arrived && !qp->rx.reader_late &&
 		qp->arrived(qp->arrived_ctx);
+	if (few && !comes)
+		return false;
 	next = swp_rx_next(by, comes);
 	if (next == SWP_RX_READER)
 		swp_qp_stat_inc(qp, RX_READ);
@@ -688,14 +694,20 @@ static bool pass_on(struct swp_qp *qp)
 static bool rx_moves(struct swp_qp *qp)
 {
 	int cpu = READ_ONCE(qp->rx.cpu);
+	u32 unread;
 
 	swp_qp_assert_owned(qp);
 	if (qp->rx.by != SWP_RX_SOFTIRQ)
-		return !rx_is_late(qp) || pass_on(qp);
+		return !rx_is_late(qp) || pass_on(qp, false);
+	unread = swp_llp_unread(qp->llp);
+	qp->rx.unanswered = min_t(u32, qp->rx.unanswered + unread, SWP_RX_BULK);
 	if (cpu < 0 || cpu == raw_smp_processor_id() ||
-	    swp_llp_is_locked(qp->llp) || swp_llp_unread(qp->llp) < SWP_RX_MOVE)
+	    swp_llp_is_locked(qp->llp))
 		return false;
-	return pass_on(qp);
+	if (unread >= SWP_RX_MOVE)
+		return pass_on(qp, false);
+	return unread >= SWP_RX_MOVE_BULK &&
+	       qp->rx.unanswered == SWP_RX_BULK && pass_on(qp, true);
 }
 
 /*
@@ -717,7 +729,7 @@ static void rx_late(struct timer_list *t)
 	} else {
 		if (llp->owner == qp && qp->rx.by != SWP_RX_SOFTIRQ) {
 			again = !rx_is_late(qp);
-			if (!again && !pass_on(qp)) {
+			if (!again && !pass_on(qp, false)) {
 				swp_rx_run(qp);
 				swp_tx_news(qp, SWP_NEWS_DATA);
 			}

@@ -19,6 +19,7 @@ struct swp_rx {
 	enum swp_rx_by by;	/* who receives ... */
 	unsigned long by_since;	/* ... since then, jiffies */
 	bool reader_late;	/* it did not come ... */
+	u32 unanswered;		/* octets since an answer, up to SWP_RX_BULK */
 	unsigned long late_since;	/* ... when it was asked before this */
 	bool posted;		/* a handler posted: run the transmit engine */
 	int notifies;		/* CPU that runs a completion handler, or -1 */

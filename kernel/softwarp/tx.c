@@ -30,6 +30,8 @@
  * request that sends nothing, is work, too.
  */
 #define SWP_TX_MSG_COST	256
+/* Octets of an FPDU that may be no answer, but give credit for more */
+#define SWP_TX_CREDIT	64
 
 /* Batch building ---------------------------------------------------------- */
 
@@ -1141,6 +1143,8 @@ static void batch_done(struct swp_qp *qp)
 	drop_holds(tx);
 	swp_qp_stat_add(qp, TX_FPDU, tx->fpdus);
 	swp_qp_stat_add(qp, TX_BYTES, tx->bytes);
+	if (tx->bytes > tx->fpdus * SWP_TX_CREDIT)
+		qp->rx.unanswered = 0;
 	/* the last request may need more batches */
 	if (tx->kind == SWP_TX_SQE)
 		end--;
