@@ -358,9 +358,9 @@ static void llp_state(struct swp_llp *llp)
 {
 	struct swp_ep *ep = llp->owner;
 
-	/* with a listener: TCP is connected already */
-	if (READ_ONCE(ep->lis) ? swp_llp_has_news(llp) :
-				 !swp_llp_is_connecting(llp))
+	/* with a listener, or by startup.c: TCP is connected already */
+	if (READ_ONCE(ep->lis) || ep->ops ? swp_llp_has_news(llp) :
+					    !swp_llp_is_connecting(llp))
 		swp_ep_kick(ep);
 }
 
@@ -625,20 +625,12 @@ static void send_terminate(struct swp_ep *ep, enum swp_fault fault,
 
 /* Active side -------------------------------------------------------------- */
 
-static void connecting(struct swp_ep *ep)
+int swp_ep_request(struct swp_ep *ep)
 {
 	struct swp_handshake *hs = ep->hs;
 	int ret;
 
 	lockdep_assert_held(&ep->mutex);
-	ret = swp_llp_connect_result(ep->llp);
-	if (ret == -EINPROGRESS)
-		return;
-	if (ret) {
-		connect_failed(ep, ret, NULL, SWP_DROP_RST);
-		return;
-	}
-
 	swp_mpa_request(&hs->local, hs->max_rev, &hs->mine);
 	/* the Reply must not have a higher revision */
 	hs->max_rev = hs->mine.rev;
@@ -646,20 +638,31 @@ static void connecting(struct swp_ep *ep)
 	hs->mine.pd_len = hs->pd_len;
 	hs->got = 0;
 	ret = send_frame(ep, SWP_MPA_REQUEST, &hs->mine);
-	if (ret == -EAGAIN) {
-		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
-		return;
-	}
-	if (ret) {
-		connect_failed(ep, ret, NULL, SWP_DROP_RST);
-		return;
-	}
+	if (ret)
+		return ret;
 	ep->state = SWP_EP_WAIT_REPLY;
 	/* now the peer's ULP may take up to reply_ms */
 	swp_ep_start_timer(ep);
 	/* after an early Reply there is no further callback */
 	if (swp_llp_peek(ep->llp) != -EAGAIN)
 		swp_ep_kick(ep);
+	return 0;
+}
+
+static void connecting(struct swp_ep *ep)
+{
+	int ret;
+
+	lockdep_assert_held(&ep->mutex);
+	ret = swp_llp_connect_result(ep->llp);
+	if (ret == -EINPROGRESS)
+		return;
+	if (!ret)
+		ret = swp_ep_request(ep);
+	if (ret == -EAGAIN)
+		swp_ep_kick_later(ep, SWP_MEMORY_RETRY_MS);
+	else if (ret)
+		connect_failed(ep, ret, NULL, SWP_DROP_RST);
 }
 
 /*

@@ -201,6 +201,11 @@ void swp_ep_start_timer(struct swp_ep *ep);
 void swp_ep_stop_timer(struct swp_ep *ep);
 /* Give the stream to the endpoint: its work item handles what arrives. */
 void swp_ep_own(struct swp_ep *ep, struct swp_llp *llp);
+/*
+ * Send the Request; TCP is connected.  On an error, as send_frame() returns it, the
+ * endpoint's state is the same as before.
+ */
+int swp_ep_request(struct swp_ep *ep);
 /* Takes the stream from the endpoint and ends it. */
 void swp_ep_drop_llp(struct swp_ep *ep, enum swp_drop how);
 /* Frees everything of start-up except ep->hs. */

@@ -1474,14 +1474,15 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	qp->rx.msn[SWP_QN_ATOMIC_RESP] = 1;
 	/*
 	 * The worker looks first: the caller has to start other connections,
-	 * too, and no time to send posted requests.
+	 * too, and no time to send posted requests, unless they are small ones.
 	 */
-	qp->tx.turn = SWP_TURN_WORK;
+	qp->tx.turn = qp->prompt ? SWP_TURN_HOLDER : SWP_TURN_WORK;
 	swp_near_add(llp);
 	ret = swp_llp_give(llp, &qp_llp_ops, qp, attach, &s);
 	if (ret)
 		goto err;
-	swp_qp_kick(qp);
+	if (!qp->prompt || !run_here(qp))
+		swp_qp_kick(qp);
 	return 0;
 
 err:

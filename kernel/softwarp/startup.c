@@ -50,9 +50,10 @@ static void offer(struct swp_ep *ep)
 	peer_of(&ep->hs->peer, &peer);
 	mutex_unlock(&ep->mutex);
 	ep->ops->request(ep->ctx, &peer);
-	/* check for octets after the Request */
-	swp_ep_kick(ep);
 	mutex_lock(&ep->mutex);
+	/* check for octets after the Request, unless it is answered already */
+	if (ep->state == SWP_EP_REPORTED && swp_llp_has_news(ep->llp))
+		swp_ep_kick(ep);
 }
 
 static void rejected(struct swp_ep *ep)
@@ -220,8 +221,10 @@ static struct swp_startup *start(const struct swp_startup_param *p)
 		goto err;
 	swp_ep_start_timer(ep);
 	swp_ep_own(ep, llp);
-	/* run the work item now, without waiting for octets to arrive */
-	swp_ep_kick(ep);
+	/* the work item finds an error again, and reports it behind our return */
+	if (p->role == SWP_STARTUP_INITIATOR ? swp_ep_request(ep) != 0 :
+					       p->octets_len != 0)
+		swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	return (struct swp_startup *)ep;
 
