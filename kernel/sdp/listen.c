@@ -678,6 +678,19 @@ bool sdp_listener_ready(struct sdp_listener *l)
 	return !list_empty_careful(&l->list[SDP_READY]);
 }
 
+/*
+ * A place is free now: is there somebody to take it, or much that is charged for
+ * nobody?  What comes later looks itself.
+ */
+static bool has_work(const struct sdp_listener *l)
+{
+	/* pairs with the queueing of the work item for a new carrier */
+	smp_mb();
+	return READ_ONCE(l->count[SDP_WAITING]) ||
+	       READ_ONCE(tcp_of(l)->sk_ack_backlog) ||
+	       READ_ONCE(l->charged) > taken(l) + 3 * SPARE;
+}
+
 struct sdp_link *sdp_listener_take(struct sdp_listener *l)
 {
 	struct sdp_link *link;
@@ -687,7 +700,7 @@ struct sdp_link *sdp_listener_take(struct sdp_listener *l)
 	if (link)
 		delist(l, link);
 	spin_unlock_bh(&l->lock);
-	if (link)
+	if (link && has_work(l))
 		sdp_listener_kick(l);
 	return link;
 }
