@@ -46,7 +46,7 @@
  * the others are the limits.  sdp_link_grow() enlarges them when the peer has
  * asked for larger ones and the program reads.
  */
-#define SDP_RX_FIRST_BUFS	6
+#define SDP_RX_FIRST_BUFS	7
 #define SDP_RX_FIRST_SIZE	4096
 #define SDP_RX_BUFS	16
 /* One message of this size, header included, holds most writes of programs. */
