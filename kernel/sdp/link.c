@@ -1297,14 +1297,18 @@ void sdp_link_start(struct sdp_link *link)
 
 int sdp_link_init(void)
 {
-	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_UNBOUND, 0);
+	/*
+	 * Not WQ_UNBOUND: that would wake a worker on another processor for each
+	 * step of a set-up or an end, which costs more than the step.
+	 */
+	sdp_wq = alloc_workqueue("softwarp_sdp", WQ_PERCPU, 0);
 	/* separate: a program can hold its listener's socket lock for long */
-	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_UNBOUND, 0);
+	sdp_listen_wq = alloc_workqueue("softwarp_sdp_listen", WQ_PERCPU, 0);
 	/*
 	 * Separate: a peer can make the end of a queue pair take seconds, and by
 	 * moves as often as it likes.
 	 */
-	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_UNBOUND, 0);
+	end_wq = alloc_workqueue("softwarp_sdp_end", WQ_PERCPU, 0);
 	sdp_move_wq = alloc_workqueue("softwarp_sdp_move", WQ_UNBOUND, 0);
 	push_wq = alloc_workqueue("softwarp_sdp_push", WQ_PERCPU, 0);
 	if (sdp_wq && sdp_listen_wq && end_wq && sdp_move_wq && push_wq)

@@ -1143,7 +1143,8 @@ static void ep_timeout(struct work_struct *work)
 
 int swp_ep_init(void)
 {
-	swp_cm_wq = alloc_workqueue("swp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	/* with WQ_UNBOUND each step would wake a worker on another processor */
+	swp_cm_wq = alloc_workqueue("swp_cm", WQ_PERCPU | WQ_MEM_RECLAIM, 0);
 	if (!swp_cm_wq)
 		return -ENOMEM;
 	ordered_wq = alloc_ordered_workqueue("swp_cm_ordered", WQ_MEM_RECLAIM);

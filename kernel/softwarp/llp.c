@@ -833,7 +833,7 @@ struct swp_llp *swp_lls_accept(struct swp_lls *lls)
 
 int swp_llp_init(void)
 {
-	swp_llp_wq = alloc_workqueue("swp_llp", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	swp_llp_wq = alloc_workqueue("swp_llp", WQ_PERCPU | WQ_MEM_RECLAIM, 0);
 	return swp_llp_wq ? 0 : -ENOMEM;
 }
 
