@@ -564,12 +564,15 @@ static bool goes_by_ref(const struct swp_qp *qp)
  * May the current message take more than one FPDU?  Then all of it is checked
  * before the first one is sent.
  */
-static bool may_be_cut(const struct swp_tx *tx)
+static bool may_be_cut(const struct swp_qp *qp)
 {
+	const struct swp_tx *tx = &qp->tx;
 	u32 room = swp_fpdu_span(tx->unit, tx->pos, tx->room) - tx->pos;
 	u32 fit = swp_ulpdu_fit(room);
 
-	return fit < tx->hdr_len || tx->len > fit - tx->hdr_len;
+	/* markers take some of it */
+	return unlikely(qp->sp.tx_markers) || fit < tx->hdr_len ||
+	       tx->len > fit - tx->hdr_len;
 }
 
 /* Starts the current message.  Returns 0, or a completion status: it failed. */
@@ -585,7 +588,7 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 	case SWP_OP_SEND_INV:
 	case SWP_OP_SEND_IMM:
 		start_data(tx, s);
-		if (!tx->inlined && may_be_cut(tx) && !sges_ok(qp, 0))
+		if (!tx->inlined && may_be_cut(qp) && !sges_ok(qp, 0))
 			return IB_WC_LOC_PROT_ERR;
 		tx->by_ref = goes_by_ref(qp);
 		s->by_ref = tx->by_ref;
