@@ -324,10 +324,10 @@ void swp_llp_abort(struct swp_llp *llp)
 /* TCP state for the engines ------------------------------------------------ */
 
 /*
- * All of these except swp_llp_info() and swp_llp_trylock() run with the socket
- * lock held, so TCP changes nothing meanwhile.  They use fields and functions
- * that in-kernel users of TCP have used since long before 6.1, and that are the
- * same in 7.x.
+ * All of these except swp_llp_may_hear(), swp_llp_info() and swp_llp_trylock()
+ * run with the socket lock held, so TCP changes nothing meanwhile.  They use
+ * fields and functions that in-kernel users of TCP have used since long before
+ * 6.1, and that are the same in 7.x.
  */
 
 /*
@@ -463,6 +463,20 @@ u32 swp_llp_unread(const struct swp_llp *llp)
 u32 swp_llp_out_of_order(const struct swp_llp *llp)
 {
 	return READ_ONCE(tcp_sk(llp->sk)->rcv_ooopack);
+}
+
+bool swp_llp_may_hear(const struct swp_llp *from, const struct swp_llp *to)
+{
+	const struct tcp_sock *tp = tcp_sk(from->sk);
+	u32 una = READ_ONCE(tp->snd_una);
+	u32 nxt;
+
+	/* what was acknowledged by then has been received ... */
+	smp_rmb();
+	nxt = READ_ONCE(tcp_sk(to->sk)->rcv_nxt);
+	/* ... and what was received by then has been sent */
+	smp_rmb();
+	return !before(nxt, una) && !after(nxt, READ_ONCE(tp->write_seq));
 }
 
 void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info)

@@ -126,6 +126,12 @@ struct swp_llp_info {
 void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info);
 
 /*
+ * Has @to received what @from sent, judged by TCP's sequence numbers?  Two ends of one
+ * stream always say so, others by a rare accident.  Any context, without locks.
+ */
+bool swp_llp_may_hear(const struct swp_llp *from, const struct swp_llp *to);
+
+/*
  * The engines: socket lock held in all of these.
  */
 

@@ -8,7 +8,6 @@
 #include <linux/jhash.h>
 #include <linux/net.h>
 #include <net/ipv6.h>
-#include <net/tcp.h>
 
 #include "llp.h"
 
@@ -56,25 +55,9 @@ static bool are_ends_of_one(const struct swp_near *a, const struct swp_near *b)
 }
 
 /* It lives while @n is in the table, and we hold the lock. */
-static const struct sock *sk_of(const struct swp_near *n)
+static const struct swp_llp *llp_of(const struct swp_near *n)
 {
-	return container_of(n, struct swp_llp, near)->sk;
-}
-
-/*
- * Has @other received what @llp sent?  Racy, but neither number goes back, and
- * each is read before the one that it cannot exceed.
- */
-static bool hears(const struct swp_near *other, const struct swp_near *n)
-{
-	const struct tcp_sock *from = tcp_sk(sk_of(n));
-	u32 una = READ_ONCE(from->snd_una);
-	u32 nxt;
-
-	smp_rmb();
-	nxt = READ_ONCE(tcp_sk(sk_of(other))->rcv_nxt);
-	smp_rmb();
-	return !before(nxt, una) && !after(nxt, READ_ONCE(from->write_seq));
+	return container_of(n, struct swp_llp, near);
 }
 
 void swp_near_add(struct swp_llp *llp)
@@ -95,8 +78,9 @@ void swp_near_add(struct swp_llp *llp)
 	hash_for_each_possible(streams, other, node, hash) {
 		if (!left--)
 			break;
-		if (!are_ends_of_one(n, other) || !hears(n, other) ||
-		    !hears(other, n))
+		if (!are_ends_of_one(n, other) ||
+		    !swp_llp_may_hear(llp, llp_of(other)) ||
+		    !swp_llp_may_hear(llp_of(other), llp))
 			continue;
 		WRITE_ONCE(other->here, true);
 		WRITE_ONCE(n->here, true);
