@@ -203,7 +203,8 @@ static inline bool swp_cut(__u32 mss, __u32 pos, __u32 hdr, __u32 left,
 static inline bool swp_cut_marked(__u32 mss, __u32 pos, __u32 stream, __u32 hdr,
 				  __u32 left, __u32 *payload)
 {
-	__u32 room = mss - pos;
+	/* of what was sent before, as a start-up frame, any length is possible */
+	__u32 room = (mss - pos) & ~3U;
 	__u32 most = swp_mulpdu(mss, true);
 	__u32 fit = swp_ulpdu_fit(swp_marked_fit(stream, room));
 

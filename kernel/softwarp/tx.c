@@ -839,6 +839,9 @@ static int add_payload(struct swp_qp *qp, u32 n)
 		struct swp_sge *sge = &tx_sge(tx)[tx->sge_i];
 		u32 part = min(n, sge->length - tx->sge_off);
 
+		/* more than the message has: never, but it would not end */
+		if (WARN_ON_ONCE(!part && tx->sge_i + 1 >= tx->num_sge))
+			return -EFAULT;
 		if (part) {
 			mr = swp_sge_get(qp, sge, tx->sge_off, part, 0);
 			if (IS_ERR(mr))

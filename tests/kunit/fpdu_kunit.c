@@ -190,6 +190,21 @@ static void marker_pointers(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4U, swp_marker_gap(508));
 }
 
+/* Behind a start-up frame whose length is no multiple of 4 */
+static void marked_odd(struct kunit *test)
+{
+	u32 pos, payload;
+
+	for (pos = 1; pos < 160; pos++) {
+		if (!swp_cut_marked(160, pos, 0, SWP_UNTAGGED_LEN, 5, &payload))
+			continue;
+		KUNIT_EXPECT_EQ(test, 5U, payload);
+		KUNIT_EXPECT_LE(test, pos + swp_marked_len(0, 32), 160U);
+	}
+	KUNIT_EXPECT_FALSE(test, swp_cut_marked(160, 157, 0, SWP_UNTAGGED_LEN,
+						5, &payload));
+}
+
 static void unit(struct kunit *test)
 {
 	static const struct { u32 mss, room, most, unit; } c[] = {
@@ -391,6 +406,7 @@ static struct kunit_case fpdu_cases[] = {
 	KUNIT_CASE(marked_lengths),
 	KUNIT_CASE(marker_pointers),
 	KUNIT_CASE(mulpdu),
+	KUNIT_CASE(marked_odd),
 	KUNIT_CASE(unit),
 	KUNIT_CASE(large_fpdus),
 	KUNIT_CASE(last_unit),

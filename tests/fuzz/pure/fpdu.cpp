@@ -108,7 +108,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     check_markers(room, mss * 7, room >> 16);
 
+    /* a start-up frame of any length may be in front of the first FPDU */
     Place plain, marked;
+    plain.segment = marked.segment = (room >> 8) % mss;
     for (int messages = 0; messages < 16 && in.left() >= 4; messages++) {
         static const uint32_t headers[] = {SWP_TAGGED_LEN, SWP_UNTAGGED_LEN, SWP_MAX_HDR,
                                            SWP_UNTAGGED_LEN + SWP_TERM_MAX};
