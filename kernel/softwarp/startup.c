@@ -221,9 +221,12 @@ static struct swp_startup *start(const struct swp_startup_param *p)
 		goto err;
 	swp_ep_start_timer(ep);
 	swp_ep_own(ep, llp);
-	/* the work item finds an error again, and reports it behind our return */
-	if (p->role == SWP_STARTUP_INITIATOR ? swp_ep_request(ep) != 0 :
-					       p->octets_len != 0)
+	/* the work item reports an error, behind our return */
+	if (p->role == SWP_STARTUP_INITIATOR)
+		ret = swp_ep_request(ep);
+	if (ret && ret != -EAGAIN)
+		swp_ep_kill(ep, ret);
+	else if (ret || (p->role != SWP_STARTUP_INITIATOR && p->octets_len))
 		swp_ep_kick(ep);
 	mutex_unlock(&ep->mutex);
 	return (struct swp_startup *)ep;
