@@ -207,7 +207,7 @@ static void pay(struct sdp_listener *l)
 	}
 	spin_lock_bh(&l->lock);
 	/* links may have taken places meanwhile, but only charged ones */
-	l->charged = has;
+	WRITE_ONCE(l->charged, has);
 	spin_unlock_bh(&l->lock);
 }
 
@@ -219,7 +219,7 @@ void sdp_listener_refund(struct sdp_listener *l)
 	spin_lock_bh(&l->lock);
 	l->closed = true;
 	has = l->charged;
-	l->charged = 0;
+	WRITE_ONCE(l->charged, 0);
 	spin_unlock_bh(&l->lock);
 	while (has--)
 		sk_mem_uncharge(l->sk, SDP_LINK_COST);
