@@ -31,9 +31,9 @@ static void room_unmap(struct sdp_room *room, struct ib_device *ib)
 }
 
 /*
- * The pages of a buffer come from a block of twice as many, which begins at a multiple
- * of its length.  If all buffers began there, their octets would share few places in
- * the processor's caches, so that the rest of the block is before and behind.
+ * The pages of a buffer are cut out of a block of the next power of two, which begins at
+ * a multiple of its length.  If all buffers began there, their octets would share few
+ * places in the processor's caches: so what is left over is before and behind.
  */
 static int room_alloc(struct sdp_room *room, u32 size, u32 index)
 {
