@@ -17,6 +17,7 @@ check() { # what, function
 		echo "FAILED $1"
 		printf '%s\n' "$text" | sed 's/^/    /'
 		failed=$((failed + 1))
+		rmmod softwarp_sdp 2> /dev/null # the next check loads it
 	fi
 }
 
@@ -70,7 +71,7 @@ sdp_tracepoints() {
 		'sdp_setup: .* connector: HelloAck taken ret -71' 'sdp_state: .* hello -> mpa' 'sdp_state: .* mpa -> open' \
 		'sdp_state: .* tcp -> mpa' 'sdp_state: .* \(mpa\|hello-ack\) -> down' 'sdp_state: .* open -> closing' \
 		'sdp_state: .* closing -> half' 'sdp_state: .* half -> wait' 'sdp_state: .* wait -> ' \
-		'sdp_message_sent: .* HelloAck flags 0x00 bufs 4 mseq 0 mseq_ack 0 0 octets' \
+		'sdp_message_sent: .* HelloAck flags 0x00 bufs 5 mseq 0 mseq_ack 0 0 octets' \
 		'sdp_message_received: .* Data flags 0x00 bufs 100 mseq 0 mseq_ack 1 500 octets' \
 		'sdp_message_sent: .* Data .* 1000 octets' 'sdp_message_sent: .* DisConn ' 'sdp_message_received: .* DisConn ' \
 		'sdp_credit: .* starved: own [0-9]* peer [0-2], 10 octets wait' 'sdp_credit: .* probe: ' \
