@@ -457,31 +457,54 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 	return hit;
 }
 
+/* A process that sleeps */
+struct sleeper {
+	struct wait_queue_entry wait;
+	u64 woken;		/* ns of ktime_get() when it was; or 0 */
+};
+
+static int note_wake(struct wait_queue_entry *wait, unsigned int mode, int sync,
+		     void *key)
+{
+	struct sleeper *sleeper = container_of(wait, struct sleeper, wait);
+
+	if (!sleeper->woken)
+		sleeper->woken = ktime_get_ns();
+	return woken_wake_function(wait, mode, sync, key);
+}
+
 /* Sleep for octets, but watch for them first if that pays; results of spin(). */
 static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
 			 long *timeo)
 {
-	u64 limit = sdp_tunable(sock_net(sk), SDP_SPIN) * NSEC_PER_USEC;
-	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	u32 most = sdp_tunable(sock_net(sk), SDP_SPIN) * NSEC_PER_USEC;
+	u32 limit = sdp_spin_limit(&link->spin, most);
 	bool spins = limit && sdp_spin_due(&link->spin);
-	u64 begin = ktime_get_ns(), most = limit;
+	u64 begin = ktime_get_ns(), end, watch = limit;
+	struct sleeper sleeper = {};
 	int ret;
 
 	if (spins) {
 		if (*timeo != MAX_SCHEDULE_TIMEOUT)
-			most = min(limit, jiffies_to_nsecs(*timeo));
-		ret = spin(sk, link, seen, begin + most, timeo);
+			watch = min(watch, jiffies_to_nsecs(*timeo));
+		ret = spin(sk, link, seen, begin + watch, timeo);
 		if (ret)
 			return ret;
 		/* whom another thread has cut short has not watched in vain */
-		spins = ktime_get_ns() - begin >= most;
+		spins = ktime_get_ns() - begin >= watch;
 	}
-	add_wait_queue(sk_sleep(sk), &wait);
-	ret = sk_wait_event(sk, timeo, may_receive(sk, link, seen), &wait);
-	remove_wait_queue(sk_sleep(sk), &wait);
+	init_waitqueue_func_entry(&sleeper.wait, note_wake);
+	sleeper.wait.private = current;
+	add_wait_queue(sk_sleep(sk), &sleeper.wait);
+	ret = sk_wait_event(sk, timeo, may_receive(sk, link, seen),
+			    &sleeper.wait);
+	remove_wait_queue(sk_sleep(sk), &sleeper.wait);
+	end = ktime_get_ns();
+	if (sleeper.woken)
+		sdp_spin_woken(&link->spin, end - sleeper.woken, most);
 	/* what woke it for another reason says nothing */
-	sdp_spin_slept(&link->spin, spins,
-		       ret > 0 && ktime_get_ns() - begin < limit);
+	sdp_spin_slept(&link->spin, spins, ret > 0 && end - begin <
+		       sdp_spin_limit(&link->spin, most));
 	return ret < 0 ? ret : 1;
 }
 

@@ -1268,6 +1268,35 @@ static void spins(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
 }
 
+/* What a short wait is follows from the wake-ups, within the user's limit. */
+static void spins_as_long_as_it_pays(struct kunit *test)
+{
+	struct sdp_spin s = {};
+	int i;
+
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 0U);
+	sdp_spin_woken(&s, 5000, 500000);
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 50000U);
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 20000), 20000U);
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 0), 0U);
+	/* one that took a second counts as one at the limit */
+	sdp_spin_woken(&s, NSEC_PER_SEC, 500000);
+	KUNIT_EXPECT_EQ(test, s.wake, 3750U + 12500);
+	KUNIT_EXPECT_LT(test, sdp_spin_limit(&s, 500000), 500000U);
+	for (i = 0; i < 50; i++)
+		sdp_spin_woken(&s, U64_MAX, 500000);
+	KUNIT_EXPECT_GT(test, sdp_spin_limit(&s, 500000), 490000U);
+	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 500000U);
+	/* and it is forgotten */
+	for (i = 0; i < 50; i++)
+		sdp_spin_woken(&s, 5000, 500000);
+	KUNIT_EXPECT_GE(test, sdp_spin_limit(&s, 500000), 49900U);
+	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 50200U);
+	/* no limit that the user may set is too large for 32 bits */
+	sdp_spin_woken(&s, U64_MAX, NSEC_PER_SEC);
+	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, NSEC_PER_SEC), 1U * NSEC_PER_SEC);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(hello),
 	KUNIT_CASE(hello_made),
@@ -1294,6 +1323,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(resumes),
 	KUNIT_CASE(faults),
 	KUNIT_CASE(spins),
+	KUNIT_CASE(spins_as_long_as_it_pays),
 	{}
 };
 

@@ -374,15 +374,15 @@ TEST_P(Cost, WatchesWithinItsTime) {
     Tuned on("spin_us", 10000);
     Pair p = connected();
     set_timeout(p.there, SO_RCVTIMEO, 300);
-    /* each of these octets comes soon, and wakes who waits for 1,000 */
+    /* each of these octets comes soon, and wakes who waits for a million */
     std::atomic<bool> over = false;
     Call writer([&] {
         uint8_t octet = 1;
         while (!over && ::send(p.here.get(), &octet, 1, 0) == 1)
-            usleep(2000);
+            usleep(50);
         return 0;
     });
-    std::vector<uint8_t> octets(1000);
+    std::vector<uint8_t> octets(1'000'000);
     auto begin = std::chrono::steady_clock::now();
     EXPECT_GT(::recv(p.there.get(), octets.data(), octets.size(), MSG_WAITALL), 0);
     auto took = std::chrono::steady_clock::now() - begin;
