@@ -184,15 +184,18 @@ struct swp_startup_api {
 	 * ib_post_send().  The CQs must not be of ib_alloc_cq(), and all QPs on
 	 * them must be prompt.  Call it before anything is posted.  Returns
 	 * -EINVAL if the QP is not softwarp's, or not of this kind.
-	 * @arrived: or NULL.  Many octets have arrived, on another CPU than the
-	 *	one on which the consumer receives: is a process of it going to
-	 *	call receive()?  It should wake those that sleep for something
-	 *	from the peer.  If it returns false, or if no receive() follows
-	 *	within some milliseconds, the device processes the octets itself.
-	 *	It is called with softirqs off and the stream locked, as events
-	 *	are; it must not sleep, post, or destroy the QP.
+	 * @arrived: or NULL.  Octets have arrived, on another CPU than the one
+	 *	on which the consumer receives: is a process of it going to call
+	 *	receive()?  It should wake those that sleep for something from
+	 *	the peer, but say no to @few octets, for which that does not
+	 *	pay, unless a process is awake and looks for them.  If it
+	 *	returns false, or if no receive() follows within some
+	 *	milliseconds, the device processes the octets itself.  It is
+	 *	called with softirqs off and the stream locked, as events are;
+	 *	it must not sleep, post, or destroy the QP.
 	 */
-	int (*prompt)(struct ib_qp *qp, bool (*arrived)(void *ctx), void *ctx);
+	int (*prompt)(struct ib_qp *qp, bool (*arrived)(void *ctx, bool few),
+		      void *ctx);
 
 	/*
 	 * receive - process what has arrived at a prompt QP, about @octets of

@@ -595,11 +595,14 @@ static bool leave_to_processes(struct sdp_link *link)
 }
 
 /* Octets of the peer for a process that reads or waits, see startup.h */
-static bool on_arrival(void *ctx)
+static bool on_arrival(void *ctx, bool few)
 {
 	struct sdp_link *link = ctx;
 	bool comes;
 
+	/* one that ends its watch now looks at link->arrived before it sleeps */
+	if (few && !atomic_read(&link->watchers))
+		return false;
 	spin_lock_bh(&link->lock);
 	comes = leave_to_processes(link);
 	spin_unlock_bh(&link->lock);

@@ -239,6 +239,7 @@ struct sdp_link {
 	bool push_due;			/* one was woken; proto/sdp/push.h */
 	bool arrived;			/* octets wait for sdp_link_receive() */
 	u32 receivers;			/* processes in the device's receive() */
+	atomic_t watchers;		/* processes awake that look at @arrived; no lock */
 	/*
 	 * Used by the work items only ---------------------------------------
 	 */

@@ -439,10 +439,12 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 	bool hit;
 
 	release_sock(sk);
+	atomic_inc(&link->watchers);
 	/* the monotonic clock is the same on all processors, others are not */
 	while (!may_receive(sk, link, seen) && ktime_get_ns() < until &&
 	       !is_wanted())
 		cpu_relax();
+	atomic_dec(&link->watchers);
 	lock_sock(sk);
 	/* another thread has disconnected it */
 	if (link->sk != sk)

@@ -571,7 +571,7 @@ static void llp_state_change(struct swp_llp *llp)
 
 /* Octets from which it pays to move to another CPU */
 #define SWP_RX_MOVE	(32 * 1024)
-/* The same for a reader of a stream to which its program gives no answers ... */
+/* The same for a reader that sleeps, of a stream to which it gives no answers ... */
 #define SWP_RX_MOVE_BULK	(3 * 1024)
 /* ... for this many octets.  Where they are answered, moving takes time. */
 #define SWP_RX_BULK	(64 * 1024)
@@ -647,12 +647,19 @@ static bool rx_is_late(const struct swp_qp *qp)
 	return time_after_eq(jiffies, qp->rx.by_since + SWP_RX_PATIENCE);
 }
 
+/* How much has arrived, for those that may receive it */
+enum rx_amount {
+	RX_FEW,			/* worth no wake-up */
+	RX_SOME,		/* worth that of a reader */
+	RX_MANY,		/* or that of a worker */
+};
+
 /*
- * Have the next context receive: the reader, else the work item unless @few octets
- * have arrived, else softirq.  A reader that did not come is not asked for a while:
- * it may be busy.  True: the caller, softirq, must not.
+ * Have the next context receive: the reader, else the work item if @amount is worth
+ * it, else softirq.  A reader that did not come is not asked for a while: it may be
+ * busy.  True: the caller, softirq, must not.
  */
-static bool pass_on(struct swp_qp *qp, bool few)
+static bool pass_on(struct swp_qp *qp, enum rx_amount amount)
 {
 	enum swp_rx_by by = qp->rx.by, next;
 	bool comes;
@@ -665,8 +672,8 @@ static bool pass_on(struct swp_qp *qp, bool few)
 		qp->rx.reader_late = false;
 	}
 	comes = by == SWP_RX_SOFTIRQ && qp->arrived && !qp->rx.reader_late &&
-		qp->arrived(qp->arrived_ctx);
-	if (few && !comes)
+		qp->arrived(qp->arrived_ctx, amount == RX_FEW);
+	if (amount != RX_MANY && !comes)
 		return false;
 	next = swp_rx_next(by, comes);
 	if (next == SWP_RX_READER)
@@ -698,16 +705,17 @@ static bool rx_moves(struct swp_qp *qp)
 
 	swp_qp_assert_owned(qp);
 	if (qp->rx.by != SWP_RX_SOFTIRQ)
-		return !rx_is_late(qp) || pass_on(qp, false);
+		return !rx_is_late(qp) || pass_on(qp, RX_MANY);
 	unread = swp_llp_unread(qp->llp);
 	qp->rx.unanswered = min_t(u32, qp->rx.unanswered + unread, SWP_RX_BULK);
 	if (cpu < 0 || cpu == raw_smp_processor_id() ||
 	    swp_llp_is_locked(qp->llp))
 		return false;
 	if (unread >= SWP_RX_MOVE)
-		return pass_on(qp, false);
-	return unread >= SWP_RX_MOVE_BULK &&
-	       qp->rx.unanswered == SWP_RX_BULK && pass_on(qp, true);
+		return pass_on(qp, RX_MANY);
+	if (qp->rx.unanswered < SWP_RX_BULK)
+		return false;
+	return pass_on(qp, unread >= SWP_RX_MOVE_BULK ? RX_SOME : RX_FEW);
 }
 
 /*
@@ -729,7 +737,7 @@ static void rx_late(struct timer_list *t)
 	} else {
 		if (llp->owner == qp && qp->rx.by != SWP_RX_SOFTIRQ) {
 			again = !rx_is_late(qp);
-			if (!again && !pass_on(qp, false)) {
+			if (!again && !pass_on(qp, RX_MANY)) {
 				swp_rx_run(qp);
 				swp_tx_news(qp, SWP_NEWS_DATA);
 			}

@@ -135,7 +135,7 @@ struct swp_qp {
 	bool user;
 	/* see startup.h; constant once it is used */
 	bool prompt;
-	bool (*arrived)(void *ctx);	/* or NULL */
+	bool (*arrived)(void *ctx, bool few);	/* or NULL */
 	void *arrived_ctx;
 	struct mem_cgroup *memcg;	/* to charge, or NULL */
 	/* user: the creator, see swp_qp_may_connect() */

@@ -328,7 +328,8 @@ static int owned_by(struct ib_qp *ibqp, kuid_t uid)
 	return swp_count_for(qp->dev, SWP_LIMIT_QP, uid, &qp->owner);
 }
 
-static int prompt(struct ib_qp *ibqp, bool (*arrived)(void *ctx), void *ctx)
+static int prompt(struct ib_qp *ibqp, bool (*arrived)(void *ctx, bool few),
+		  void *ctx)
 {
 	struct swp_qp *qp;
 
