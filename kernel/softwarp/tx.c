@@ -932,7 +932,7 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 	need = tx->by_ref ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
 			    (f->len >> PAGE_SHIFT) + 2;
 	if (tx->pieces + need > tx->max_pieces &&
-	    (tx->nbv || tx->max_pieces < MAX_SKB_FRAGS)) {
+	    (tx->nbv || tx->max_pieces < SWP_TX_PIECES)) {
 		tx->eor = true;
 		return false;
 	}
@@ -1070,7 +1070,7 @@ static void start_batch(struct swp_qp *qp)
 				 largest_fpdu(qp));
 	tx->pos = tail.len % tx->unit;
 	tx->room = tail.room;
-	tx->max_pieces = tail.pieces;
+	tx->max_pieces = min_t(u32, tail.pieces, SWP_TX_PIECES);
 }
 
 /*

@@ -36,6 +36,8 @@ enum swp_tx_kind {
  * engine's own pages around them.  A batch with just one FPDU can need so many.
  */
 #define SWP_TX_HOLD	40
+/* Most page fragments of one with more FPDUs; each may be of another page */
+#define SWP_TX_PIECES	min_t(u32, MAX_SKB_FRAGS, SWP_TX_HOLD - 4)
 
 struct swp_tx {
 	bool running;
