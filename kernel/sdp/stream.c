@@ -436,7 +436,6 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 		long *timeo)
 {
 	unsigned long begin = jiffies;
-	bool hit;
 
 	release_sock(sk);
 	atomic_inc(&link->watchers);
@@ -452,11 +451,18 @@ static int spin(struct sock *sk, struct sdp_link *link, u32 seen, u64 until,
 	if (*timeo != MAX_SCHEDULE_TIMEOUT)
 		*timeo -= min_t(long, *timeo, jiffies - begin);
 	/* another thread may have received them */
-	hit = may_receive(sk, link, seen);
-	sdp_count(sock_net(sk), hit ? SDP_STAT_SPIN_HIT : SDP_STAT_SPIN_MISSED);
-	if (hit)
-		sdp_spin_hit(&link->spin);
-	return hit;
+	return may_receive(sk, link, seen);
+}
+
+/* The program gets octets: if it has watched for them, that has paid. */
+static void end_watch(struct sock *sk, struct sdp_link *link,
+		      struct sdp_watch *watch)
+{
+	if (!watch->until)
+		return;
+	watch->until = 0;
+	sdp_count(sock_net(sk), SDP_STAT_SPIN_HIT);
+	sdp_spin_hit(&link->spin);
 }
 
 /* A process that sleeps */
@@ -469,33 +475,42 @@ static int note_wake(struct wait_queue_entry *wait, unsigned int mode, int sync,
 		     void *key)
 {
 	struct sleeper *sleeper = container_of(wait, struct sleeper, wait);
+	u64 now = ktime_get_ns();
+	int woken = woken_wake_function(wait, mode, sync, key);
 
-	if (!sleeper->woken)
-		sleeper->woken = ktime_get_ns();
-	return woken_wake_function(wait, mode, sync, key);
+	/* not if it had not slept yet, or was awake again */
+	if (woken)
+		sleeper->woken = now;
+	return woken;
 }
 
 /* Sleep for octets, but watch for them first if that pays; results of spin(). */
 static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
-			 long *timeo)
+			 struct sdp_watch *watch, long *timeo)
 {
 	u32 most = sdp_tunable(sock_net(sk), SDP_SPIN) * NSEC_PER_USEC;
 	u32 limit = sdp_spin_limit(&link->spin, most);
-	bool spins = limit && sdp_spin_due(&link->spin);
-	u64 begin = ktime_get_ns(), end, watch = limit;
+	u64 begin = ktime_get_ns(), end, ns = limit;
 	struct sleeper sleeper = {};
+	bool spins = false;
 	int ret;
 
-	if (spins) {
+	if (limit && (watch->until || sdp_spin_due(&link->spin))) {
 		if (*timeo != MAX_SCHEDULE_TIMEOUT)
-			watch = min(watch, jiffies_to_nsecs(*timeo));
-		ret = spin(sk, link, seen, begin + watch, timeo);
+			ns = min(ns, jiffies_to_nsecs(*timeo));
+		/* what brings the program nothing does not prolong it */
+		sdp_watch(watch, begin, ns);
+		ret = spin(sk, link, seen, watch->until, timeo);
 		if (ret)
 			return ret;
 		/* whom another thread has cut short has not watched in vain */
-		spins = ktime_get_ns() - begin >= watch;
+		spins = ktime_get_ns() >= watch->until;
+		if (spins)
+			sdp_count(sock_net(sk), SDP_STAT_SPIN_MISSED);
+		watch->until = 0;
 	}
-	init_waitqueue_func_entry(&sleeper.wait, note_wake);
+	init_waitqueue_func_entry(&sleeper.wait,
+				  most ? note_wake : woken_wake_function);
 	sleeper.wait.private = current;
 	add_wait_queue(sk_sleep(sk), &sleeper.wait);
 	ret = sk_wait_event(sk, timeo, may_receive(sk, link, seen),
@@ -515,7 +530,8 @@ static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
  * @over: recv_ended() before the last look for octets
  */
 static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
-			   u32 seen, bool over, long *timeo)
+			   u32 seen, bool over, struct sdp_watch *watch,
+			   long *timeo)
 {
 	int ret;
 
@@ -539,7 +555,7 @@ static int wait_to_receive(struct sock *sk, struct sdp_link *link, int copied,
 		if (seen && full(link))
 			return sdp_link_grow(link, sk, true) ? 1 : -EAGAIN;
 	}
-	return spin_or_sleep(sk, link, seen, timeo);
+	return spin_or_sleep(sk, link, seen, watch, timeo);
 }
 
 /* MSG_OOB, which never waits; results are those of TCP */
@@ -615,6 +631,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 	size_t target = sock_rcvlowat(sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
 	u32 seen = max(sk_peek_offset(sk, flags), 0);
+	struct sdp_watch watch = {};
 	bool received = false;
 	int done = 0;
 	int ret = 0;
@@ -637,6 +654,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		over = recv_ended(sk, link);
 		ret = copy_some(sk, link, msg, len - done, flags, &seen);
 		if (ret > 0) {
+			end_watch(sk, link, &watch);
 			done += ret;
 			received = false;
 			continue;
@@ -653,7 +671,7 @@ int sdp_stream_recv(struct sock *sk, struct sdp_link *link, struct msghdr *msg,
 		if (READ_ONCE(link->grow) && done && !peek)
 			sdp_link_grow(link, sk, false);
 		ret = wait_to_receive(sk, link, done, peek ? seen : 0, over,
-				      &timeo);
+				      &watch, &timeo);
 		if (ret <= 0)
 			break;
 		received = false;

@@ -1258,14 +1258,65 @@ static void spins(struct kunit *test)
 		sdp_spin_slept(&s, false, true);
 	}
 	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
-	/* after a success none is needed, and few after the next failure */
-	sdp_spin_hit(&s);
-	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	/* a success leaves it as it is, and some make up for a failure */
+	for (round = 6; round; round--) {
+		KUNIT_EXPECT_EQ(test, s.doubled, round);
+		for (i = 0; i < SDP_SPIN_PRICE; i++) {
+			KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+			sdp_spin_hit(&s);
+		}
+	}
+	KUNIT_EXPECT_EQ(test, s.doubled, 0);
 	sdp_spin_slept(&s, true, false);
 	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
 	sdp_spin_slept(&s, false, true);
 	sdp_spin_slept(&s, false, true);
 	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	/* successes that a failure interrupts do not */
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < SDP_SPIN_PRICE - 1; i++)
+			sdp_spin_hit(&s);
+		sdp_spin_slept(&s, true, false);
+	}
+	KUNIT_EXPECT_EQ(test, s.doubled, 4);
+}
+
+/* However well it goes, it sleeps now and then, and then goes on. */
+static void spins_and_measures(struct kunit *test)
+{
+	struct sdp_spin s = {};
+	int i;
+
+	sdp_spin_slept(&s, false, true);
+	for (i = 0; i < SDP_SPIN_RUN; i++) {
+		KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+		sdp_spin_hit(&s);
+	}
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	for (i = 0; i < SDP_SPIN_RUN + 300; i++)
+		sdp_spin_hit(&s);
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	/* it finds that waits have become long */
+	sdp_spin_slept(&s, false, false);
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+}
+
+/* What brings no octets does not prolong a watch. */
+static void watch_ends(struct kunit *test)
+{
+	struct sdp_watch w = {};
+
+	sdp_watch(&w, 1000, 500);
+	KUNIT_EXPECT_EQ(test, w.until, 1500ULL);
+	sdp_watch(&w, 1499, 500);
+	KUNIT_EXPECT_EQ(test, w.until, 1500ULL);
+	w.until = 0;
+	sdp_watch(&w, 1600, 500);
+	KUNIT_EXPECT_EQ(test, w.until, 2100ULL);
 }
 
 /* What a short wait is follows from the wake-ups, within the user's limit. */
@@ -1276,22 +1327,22 @@ static void spins_as_long_as_it_pays(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 0U);
 	sdp_spin_woken(&s, 5000, 500000);
-	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 50000U);
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 80000U);
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 20000), 20000U);
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 0), 0U);
-	/* one that took a second counts as one at the limit */
+	/* one that took a second counts as one at the limit, and little */
 	sdp_spin_woken(&s, NSEC_PER_SEC, 500000);
-	KUNIT_EXPECT_EQ(test, s.wake, 3750U + 12500);
-	KUNIT_EXPECT_LT(test, sdp_spin_limit(&s, 500000), 500000U);
-	for (i = 0; i < 50; i++)
+	KUNIT_EXPECT_EQ(test, s.wake, 5000U + (500000 / 16 - 5000) / 16);
+	/* but many do */
+	for (i = 0; i < 200; i++)
 		sdp_spin_woken(&s, U64_MAX, 500000);
 	KUNIT_EXPECT_GT(test, sdp_spin_limit(&s, 500000), 490000U);
 	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 500000U);
-	/* and it is forgotten */
-	for (i = 0; i < 50; i++)
+	/* fewer that are short show what it takes */
+	for (i = 0; i < 30; i++)
 		sdp_spin_woken(&s, 5000, 500000);
-	KUNIT_EXPECT_GE(test, sdp_spin_limit(&s, 500000), 49900U);
-	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 50200U);
+	KUNIT_EXPECT_GE(test, sdp_spin_limit(&s, 500000), 80000U);
+	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 80100U);
 	/* no limit that the user may set is too large for 32 bits */
 	sdp_spin_woken(&s, U64_MAX, NSEC_PER_SEC);
 	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, NSEC_PER_SEC), 1U * NSEC_PER_SEC);
@@ -1324,6 +1375,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(faults),
 	KUNIT_CASE(spins),
 	KUNIT_CASE(spins_as_long_as_it_pays),
+	KUNIT_CASE(spins_and_measures),
+	KUNIT_CASE(watch_ends),
 	{}
 };
 
