@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which context receives what has arrived in large amounts.
+ * Which context receives what has arrived in a stream, or in large amounts.
  *
  * Copies and checksums of it are best made by the process that reads.  softirq
  * asks the consumer whether one comes.  One that sleeps is woken; one that runs

@@ -649,7 +649,7 @@ static bool rx_is_late(const struct swp_qp *qp)
 
 /* How much has arrived, for those that may receive it */
 enum rx_amount {
-	RX_FEW,			/* worth no wake-up */
+	RX_FEW,			/* worth it only if nobody must be woken for it */
 	RX_SOME,		/* worth that of a reader */
 	RX_MANY,		/* or that of a worker */
 };
