@@ -649,9 +649,9 @@ static bool rx_is_late(const struct swp_qp *qp)
 
 /* How much has arrived, for those that may receive it */
 enum rx_amount {
-	RX_FEW,			/* worth it only if nobody must be woken for it */
-	RX_SOME,		/* worth that of a reader */
-	RX_MANY,		/* or that of a worker */
+	RX_FEW,			/* not worth waking anybody */
+	RX_SOME,		/* worth waking a reader */
+	RX_MANY,		/* or a worker */
 };
 
 /*
