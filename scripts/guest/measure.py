@@ -201,10 +201,10 @@ def sockets(program: str, sdp: bool, test: str, size: int, connections: int, sec
     """One figure of stream sockets, SDP's or TCP's: MB/s, us of a round trip, connections per second, or ns per KiB."""
     port = str(next_port())
     kind = ["--sdp"] if sdp else []
-    name, *spin = test.replace("_cost", "").split("_")
+    name, *flags = test.replace("_cost", "").split("_")
     with Server([program, "--server", PEER4, "--port", port, *kind], int(port)):
         text = client([program, "--connect", PEER4, "--port", port, *kind, "--test", name, "--size", str(size),
-                       "--connections", str(connections), "--seconds", str(seconds), *(f"--{one}" for one in spin)],
+                       "--connections", str(connections), "--seconds", str(seconds), *(f"--{one}" for one in flags)],
                       seconds + 30)
     result = json.loads(text)
     if not result["count"]:

@@ -7,7 +7,8 @@
  *   socket-speed --connect ADDRESS --port N [--sdp] --test stream|echo|connect ...
  *
  * stream   one way, from so many connections, each written to in blocks of a size;
- *          bytes and seconds until the other end has read the last one
+ *          bytes and seconds until the other end has read the last one; --nodelay:
+ *          no block waits for the next (TCP_NODELAY), as always with the others
  * echo     a request and a response of that size, one after the other
  * connect  connect, one octet there and back, close
  *
@@ -58,6 +59,7 @@ struct Options {
     unsigned connections = 1;
     double seconds = 2;
     bool spin = false;
+    bool nodelay = false;
 };
 
 [[noreturn]] void fail(const char *what) {
@@ -108,11 +110,13 @@ class Socket {
         }
         return true;
     }
-    void tune(bool spin) const {
+    void set_nodelay() const {
         int one = 1;
         if (::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
             fail("TCP_NODELAY");
-        if (spin && ::fcntl(fd_, F_SETFL, O_NONBLOCK))
+    }
+    void set_nonblock() const {
+        if (::fcntl(fd_, F_SETFL, O_NONBLOCK))
             fail("O_NONBLOCK");
     }
 
@@ -189,7 +193,7 @@ void run_server(const Options &o) {
     std::fflush(stdout);
     for (;;) {
         Socket peer(::accept(listener.get(), nullptr, nullptr));
-        peer.tune(false);
+        peer.set_nodelay();
         std::thread(
             [](Socket own) {
                 try {
@@ -208,7 +212,10 @@ Socket connected(const Options &o) {
     sockaddr_in in = address(o.connect, o.port);
     if (::connect(here.get(), reinterpret_cast<sockaddr *>(&in), sizeof(in)))
         fail("connect");
-    here.tune(o.spin);
+    if (o.nodelay || o.test != Test::Stream)
+        here.set_nodelay();
+    if (o.spin)
+        here.set_nonblock();
     Plan plan{o.test, o.test == Test::Connect ? 1 : o.size};
     here.send(&plan, sizeof(plan));
     return here;
@@ -302,6 +309,7 @@ int main(int argc, char **argv) {
     app.add_option("--connections", o.connections, "at once")->check(CLI::Range(1U, 1000U));
     app.add_option("--seconds", o.seconds, "to measure")->check(CLI::Range(0.1, 3600.0));
     app.add_flag("--spin", o.spin, "ask for data without sleeping");
+    app.add_flag("--nodelay", o.nodelay, "TCP_NODELAY for a stream, too");
     CLI11_PARSE(app, argc, argv);
     try {
         if (o.server.empty() == o.connect.empty())
