@@ -20,6 +20,7 @@
 #include <net/tcp.h>
 
 #include "compat.h"
+#include "frags.h"
 #include "llp.h"
 #include "proto/fpdu.h"
 
@@ -692,13 +693,24 @@ int swp_llp_connect_result(struct swp_llp *llp)
  * KiB, for the next send.  Free it: after start-up, the engine gives TCP its
  * own pages.
  */
-static void drop_frag(struct sock *sk)
+/*
+ * The pages that sockets fill with frames: a socket sends one or two, and a page
+ * of its own would have to be allocated, and cleared, for each.
+ */
+static SWP_DEFINE_FRAGS(frames);
+
+static void lend_page(struct sock *sk)
 {
 	lock_sock(sk);
-	if (sk->sk_frag.page) {
-		put_page(sk->sk_frag.page);
-		sk->sk_frag.page = NULL;
-	}
+	if (!sk->sk_frag.page)
+		swp_frags_take(&frames, &sk->sk_frag);
+	release_sock(sk);
+}
+
+static void take_page_back(struct sock *sk)
+{
+	lock_sock(sk);
+	swp_frags_give(&frames, &sk->sk_frag);
 	release_sock(sk);
 }
 
@@ -708,6 +720,7 @@ int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len, size_t *sent)
 	struct kvec iov;
 	int ret = 0;
 
+	lend_page(llp->sk);
 	while (*sent < len) {
 		iov.iov_base = (void *)buf + *sent;
 		iov.iov_len = len - *sent;
@@ -716,7 +729,7 @@ int swp_llp_send(struct swp_llp *llp, const void *buf, size_t len, size_t *sent)
 			break;
 		*sent += ret;
 	}
-	drop_frag(llp->sk);
+	take_page_back(llp->sk);
 	return min(ret, 0);
 }
 
@@ -856,4 +869,5 @@ void swp_llp_exit(void)
 	destroy_workqueue(swp_llp_wq);
 	/* wait for callbacks that began before unhook() */
 	synchronize_rcu();
+	swp_frags_free(&frames);
 }
