@@ -41,6 +41,7 @@ struct sdp_link *sdp_link_new(const struct sock *sk, bool connector,
 	}
 	kref_init(&link->ref);
 	spin_lock_init(&link->lock);
+	sdp_spin_init(&link->spin);
 	INIT_LIST_HEAD(&link->rx_early);
 	INIT_LIST_HEAD(&link->rx_ready);
 	INIT_LIST_HEAD(&link->on_device);

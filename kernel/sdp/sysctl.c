@@ -38,7 +38,7 @@ static const struct kind {
 	[SDP_INITIATOR_DEFAULT] = { "initiator", SDP_INFO_INITIATOR_ACCEPTOR,
 				    SDP_INFO_INITIATOR_CONNECTOR,
 				    SDP_INFO_INITIATOR_ACCEPTOR },
-	[SDP_SPIN] = { "spin_us", 0, 10000, 500, true },
+	[SDP_SPIN] = { "spin_us", 0, 10000, 1000, true },
 	[SDP_POLICY_DEFAULT] = { "policy", SDP_INFO_POLICY_SDP,
 				 SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_SDP },
 	[SDP_PM_UDP_PORT] = { "pm_port", 1, 65535, SDP_PM_PORT },

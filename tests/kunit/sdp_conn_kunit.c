@@ -1281,6 +1281,25 @@ static void spins(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.doubled, 4);
 }
 
+/* A new connection asks for two short waits, and after successes for one. */
+static void spins_on_a_new_one(struct kunit *test)
+{
+	struct sdp_spin s;
+	int i;
+
+	sdp_spin_init(&s);
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+	for (i = 0; i < SDP_SPIN_PRICE; i++)
+		sdp_spin_hit(&s);
+	sdp_spin_slept(&s, false, false);
+	KUNIT_EXPECT_FALSE(test, sdp_spin_due(&s));
+	sdp_spin_slept(&s, false, true);
+	KUNIT_EXPECT_TRUE(test, sdp_spin_due(&s));
+}
+
 /* However well it goes, it sleeps now and then, and then goes on. */
 static void spins_and_measures(struct kunit *test)
 {
@@ -1327,22 +1346,22 @@ static void spins_as_long_as_it_pays(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 0U);
 	sdp_spin_woken(&s, 5000, 500000);
-	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 80000U);
+	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 500000), 120000U);
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 20000), 20000U);
 	KUNIT_EXPECT_EQ(test, sdp_spin_limit(&s, 0), 0U);
 	/* one that took a second counts as one at the limit, and little */
 	sdp_spin_woken(&s, NSEC_PER_SEC, 500000);
-	KUNIT_EXPECT_EQ(test, s.wake, 5000U + (500000 / 16 - 5000) / 16);
+	KUNIT_EXPECT_EQ(test, s.wake, 5000U + (500000 / 24 - 5000) / 16);
 	/* but many do */
 	for (i = 0; i < 200; i++)
 		sdp_spin_woken(&s, U64_MAX, 500000);
 	KUNIT_EXPECT_GT(test, sdp_spin_limit(&s, 500000), 490000U);
 	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 500000U);
 	/* fewer that are short show what it takes */
-	for (i = 0; i < 30; i++)
+	for (i = 0; i < 40; i++)
 		sdp_spin_woken(&s, 5000, 500000);
-	KUNIT_EXPECT_GE(test, sdp_spin_limit(&s, 500000), 80000U);
-	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 80100U);
+	KUNIT_EXPECT_GE(test, sdp_spin_limit(&s, 500000), 120000U);
+	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, 500000), 120100U);
 	/* no limit that the user may set is too large for 32 bits */
 	sdp_spin_woken(&s, U64_MAX, NSEC_PER_SEC);
 	KUNIT_EXPECT_LE(test, sdp_spin_limit(&s, NSEC_PER_SEC), 1U * NSEC_PER_SEC);
@@ -1375,6 +1394,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(faults),
 	KUNIT_CASE(spins),
 	KUNIT_CASE(spins_as_long_as_it_pays),
+	KUNIT_CASE(spins_on_a_new_one),
 	KUNIT_CASE(spins_and_measures),
 	KUNIT_CASE(watch_ends),
 	{}

@@ -37,7 +37,7 @@ static const Bounds kBounds[] = {
     {"silent_max", 1, 65536, 256},
     {"orphans_max", 0, 1 << 20, 4096},
     {"rx_size_max", 4096, 135168, 135168},
-    {"spin_us", 0, 10000, 500},
+    {"spin_us", 0, 10000, 1000},
     {"layout", SDP_INFO_LAYOUT_DRAFT, SDP_INFO_LAYOUT_IB, SDP_INFO_LAYOUT_DRAFT},
     {"policy", SDP_INFO_POLICY_SDP, SDP_INFO_POLICY_TCP, SDP_INFO_POLICY_SDP},
     {"pm_port", 1, 65535, 3935},

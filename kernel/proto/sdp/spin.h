@@ -17,7 +17,7 @@
 /* Most short waits in a row that are asked for */
 #define SDP_SPIN_NEED_MAX	64
 /* Wake-ups that a short wait takes at most */
-#define SDP_SPIN_WAKES		16
+#define SDP_SPIN_WAKES		24
 /* Successes that make up for one failure */
 #define SDP_SPIN_PRICE		8
 /* Successes after which it sleeps once, to measure */
@@ -30,6 +30,12 @@ struct sdp_spin {
 	__u8 hits;		/* successes since a failure was made up for */
 	__u8 run;		/* successes since it slept */
 };
+
+/* The first short wait of a connection does not show that there are more. */
+static inline void sdp_spin_init(struct sdp_spin *s)
+{
+	*s = (struct sdp_spin){ .doubled = 1 };
+}
 
 static inline bool sdp_spin_due(const struct sdp_spin *s)
 {
