@@ -125,7 +125,8 @@ static inline void swp_frags_give(struct swp_frags __percpu *frags,
 	local_bh_disable();
 	local_lock_nested_bh(&frags->lock);
 	part = &this_cpu_ptr(frags)->part;
-	if (!part->page)
+	/* receivers drop what the reserves of memory gave */
+	if (!part->page && !page_is_pfmemalloc(f->page))
 		swap(*part, *f);
 	local_unlock_nested_bh(&frags->lock);
 	local_bh_enable();

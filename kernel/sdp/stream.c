@@ -496,7 +496,8 @@ static int spin_or_sleep(struct sock *sk, struct sdp_link *link, u32 seen,
 	int ret;
 
 	if (limit && (watch->until || sdp_spin_due(&link->spin))) {
-		if (*timeo != MAX_SCHEDULE_TIMEOUT)
+		/* jiffies_to_nsecs() of more than an hour may wrap */
+		if (*timeo < HZ)
 			ns = min(ns, jiffies_to_nsecs(*timeo));
 		/* what brings the program nothing does not prolong it */
 		sdp_watch(watch, begin, ns);

@@ -689,13 +689,10 @@ int swp_llp_connect_result(struct swp_llp *llp)
 }
 
 /*
- * A socket keeps the rest of the page fragment that it copies into, up to 32
- * KiB, for the next send.  Free it: after start-up, the engine gives TCP its
- * own pages.
- */
-/*
  * The pages that sockets fill with frames: a socket sends one or two, and a page
- * of its own would have to be allocated, and cleared, for each.
+ * of its own would have to be allocated, and cleared, for each.  A socket would
+ * keep it, up to 32 KiB, so take it back: after start-up, the engine gives TCP
+ * its own pages.
  */
 static SWP_DEFINE_FRAGS(frames);
 
