@@ -68,8 +68,12 @@ void swp_near_add(struct swp_llp *llp)
 	struct swp_near *other;
 	u32 hash;
 
-	/* a start that failed has added it; or it is ending */
-	if (hash_hashed(&n->node) || swp_llp_names(llp, &local, &remote, NULL))
+	/*
+	 * A start that failed has added it; or it is ending.  Its neighbours in
+	 * the table may change it meanwhile, but it stays there.
+	 */
+	if (!hlist_unhashed_lockless(&n->node) ||
+	    swp_llp_names(llp, &local, &remote, NULL))
 		return;
 	set_end(n, 0, &local);
 	set_end(n, 1, &remote);
