@@ -1,19 +1,39 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""The part of scripts/profile that runs in the guest: one measurement, while the host samples.
+"""The part of scripts/profile that runs in the guest: one measurement, while the host samples, or perf(1) does here.
 
-Reads $SOFTWARP_OUT/plan.json; leaves kallsyms, go (when it begins) and result.json there.
+Reads $SOFTWARP_OUT/plan.json; leaves kallsyms, go (when it begins), result.json and perf.txt there, the last one only if
+it is to sample itself.
 """
 
 import json
 import os
 import pathlib
+import subprocess
 import sys
+import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import measure  # noqa: E402
 
 OUT = pathlib.Path(os.environ["SOFTWARP_OUT"])
+
+
+def sample(seconds: int, frequency: int, over: threading.Event, problem: list) -> None:
+    """Of all processors, by a timer, since an emulated one counts no cycles.  @over: the measurement has ended."""
+    data = "/run/perf.data"
+    try:
+        # the beginning is not typical: buffers and windows grow
+        time.sleep(1)
+        measure.sh("perf", "record", "-q", "-a", "-F", str(frequency), "-e", "cpu-clock", "-o", data, "--", "sleep",
+                   str(seconds))
+        if over.is_set():
+            problem.append("perf began so late that it saw the end of the measurement: is the machine busy?")
+        with open(OUT / "perf.txt", "wb") as text:
+            subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,sym,dso"], stdout=text, check=True)
+    except (measure.Broken, subprocess.CalledProcessError) as broken:
+        problem.append(str(broken))
 
 
 def main() -> int:
@@ -22,14 +42,28 @@ def main() -> int:
     measure.sh("insmod", plan["sdp_module"])
     (OUT / "kallsyms").write_text(pathlib.Path("/proc/kallsyms").read_text(encoding="ascii"), encoding="ascii")
     (OUT / "go").touch()
-    if test in ("sdp", "tcp"):
-        rate = measure.sockets(plan["socket_program"], test == "sdp", "stream", size, streams, seconds)
-        what = f"{test.upper()}, {streams} connections, blocks of {size} octets"
+    problem: list[str] = []
+    over = threading.Event()
+    sampler = threading.Thread(target=sample, args=(plan["sample"], plan["frequency"], over, problem))
+    if plan["here"]:
+        sampler.start()
+    kind, _, connect = test.partition("-")
+    if connect:
+        rate = measure.sockets(plan["socket_program"], kind == "sdp", "connect", 1, streams, seconds)
+        what = f"{kind.upper()}, connections one after the other, {streams} at a time"
+    elif kind in ("sdp", "tcp"):
+        rate = measure.sockets(plan["socket_program"], kind == "sdp", "stream", size, streams, seconds)
+        what = f"{kind.upper()}, {streams} connections, blocks of {size} octets"
     else:
         rate = measure.perftest_bw(test, size, streams, seconds) * size / 1e6
         what = f"{test}, {streams} queue pairs, messages of {size} octets"
-    (OUT / "result.json").write_text(json.dumps({"what": what, "rate": rate, "size": size}))
-    return 0
+    over.set()
+    (OUT / "result.json").write_text(json.dumps({"what": what, "rate": rate, "size": size, "connect": bool(connect)}))
+    if plan["here"]:
+        sampler.join()
+    for text in problem:
+        print(text, file=sys.stderr)
+    return 1 if problem else 0
 
 
 sys.exit(main())
