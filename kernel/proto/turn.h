@@ -15,9 +15,12 @@
  *
  *   HOLDER    a process in run_tx(): the poster's doorbell, the worker, the
  *             poller; also when it processes the backlog while it releases the
- *             lock.  It comes back for another burst
+ *             lock.  It owns the socket, or has the spinlocks of both ends'.  It
+ *             comes back for another burst
  *   LEAVING   the same in its last burst: it does not come back
- *   SOFTIRQ   a socket callback while no process has the lock
+ *   SOFTIRQ   a socket callback while no process has the lock; or a HOLDER of
+ *             the other end, which has both spinlocks and comes back only for
+ *             its own end
  *   STRANGER  a socket callback in a process that took the lock for something
  *             else, while it releases the lock.  It has no budget, so it never
  *             runs the engine for others and the turn never stays with it

@@ -60,6 +60,7 @@ struct swp_params {
 	uint mpa_rtr;
 	uint mpa_rdmac;
 	uint mpa_extensions;
+	uint same_host;		/* enum swp_same_host */
 	uint max_ird;		/* inbound reads per QP */
 	uint tx_poll_us;	/* time a worker polls an empty send queue */
 	uint zcopy_min;		/* least bytes to send by reference; 0: never */
@@ -105,6 +106,7 @@ struct swp_policy {
 	u8 rtr;			/* enum swp_mpa_rtr: offered and accepted */
 	u8 rdmac;		/* bool: MPA revision 0 is accepted, too */
 	u8 extensions;		/* bool: RFC 7306 is sent and accepted */
+	u8 same_host;		/* enum swp_same_host: streams past TCP */
 };
 
 /*

@@ -480,6 +480,18 @@ bool swp_llp_may_hear(const struct swp_llp *from, const struct swp_llp *to)
 	return !before(nxt, una) && !after(nxt, READ_ONCE(tp->write_seq));
 }
 
+bool swp_llp_is_by_loopback(const struct swp_llp *llp)
+{
+	const struct dst_entry *dst;
+	bool is;
+
+	rcu_read_lock();
+	dst = rcu_dereference(llp->sk->sk_dst_cache);
+	is = dst && dst->dev == sock_net(llp->sk)->loopback_dev;
+	rcu_read_unlock();
+	return is;
+}
+
 void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info)
 {
 	const struct tcp_sock *tp = tcp_sk(llp->sk);
@@ -525,6 +537,44 @@ void swp_llp_unlock(struct swp_llp *llp)
 	__acquire(&llp->sk->sk_lock.slock);
 	spin_unlock(&llp->sk->sk_lock.slock);
 	local_bh_enable();
+}
+
+/* How long to try to have two sockets: what another burst past TCP may take */
+#define SWP_BOTH_NS	(200 * NSEC_PER_USEC)
+
+/* Any order will do for locks that nobody waits for. */
+bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
+{
+	u64 begin = 0, now;
+
+	for (;;) {
+		if (swp_llp_trylock(a)) {
+			if (swp_llp_trylock(b))
+				return true;
+			swp_llp_unlock(a);
+		}
+		if (swp_llp_is_locked(a) || swp_llp_is_locked(b))
+			return false;
+		cpu_relax();
+		now = ktime_get_ns();
+		if (!begin)
+			begin = now;
+		else if (now - begin > SWP_BOTH_NS)
+			return false;
+	}
+}
+
+void swp_llp_unlock_both(struct swp_llp *a, struct swp_llp *b)
+{
+	swp_llp_unlock(b);
+	swp_llp_unlock(a);
+}
+
+bool swp_llp_all_read(const struct swp_llp *from, const struct swp_llp *to)
+{
+	return from->sk->sk_state == TCP_ESTABLISHED &&
+	       to->sk->sk_state == TCP_ESTABLISHED &&
+	       tcp_sk(from->sk)->write_seq == tcp_sk(to->sk)->copied_seq;
 }
 
 /* Addresses ---------------------------------------------------------------- */

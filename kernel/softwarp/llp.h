@@ -131,6 +131,9 @@ void swp_llp_info(const struct swp_llp *llp, struct swp_llp_info *info);
  */
 bool swp_llp_may_hear(const struct swp_llp *from, const struct swp_llp *to);
 
+/* Does what we send go by the loopback device of the namespace?  Any context. */
+bool swp_llp_is_by_loopback(const struct swp_llp *llp);
+
 /*
  * The engines: socket lock held in all of these.
  */
@@ -175,6 +178,18 @@ bool swp_llp_is_locked(const struct swp_llp *llp);
  */
 bool swp_llp_trylock(struct swp_llp *llp);
 void swp_llp_unlock(struct swp_llp *llp);
+/*
+ * Take the spinlocks of two sockets, waiting for a short time, in which softirqs may
+ * run; for a caller that holds no lock.  False: a process owns one of the sockets, or
+ * others had them for too long.
+ */
+bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b);
+void swp_llp_unlock_both(struct swp_llp *a, struct swp_llp *b);
+/*
+ * Is the stream up, and has the owner of @to read every octet that the one of @from
+ * has given to TCP?  Both sockets are locked.
+ */
+bool swp_llp_all_read(const struct swp_llp *from, const struct swp_llp *to);
 
 /*
  * MPA start-up: small frames, no waiting.  All of these are for process

@@ -43,6 +43,7 @@ struct swp_params swp_params = {
 	.mpa_rtr = 7,
 	.mpa_rdmac = 0,
 	.mpa_extensions = 1,
+	.same_host = SWP_SAME_HOST_NETNS,
 	.max_ird = SWP_MAX_ORD,
 	.tx_poll_us = 50,
 	.zcopy_min = 0,
@@ -157,6 +158,9 @@ module_param_named(mpa_rdmac, swp_params.mpa_rdmac, uint, 0644);
 MODULE_PARM_DESC(mpa_rdmac, "mpa/rdmac of devices made from now on: 0 off, 1 on (0)");
 module_param_named(mpa_extensions, swp_params.mpa_extensions, uint, 0644);
 MODULE_PARM_DESC(mpa_extensions, "mpa/extensions of devices made from now on: 0 off, 1 on (1)");
+module_param_cb(same_host, &bounded_ops,
+		SWP_BOUNDED(same_host, SWP_SAME_HOST_ALL), 0644);
+MODULE_PARM_DESC(same_host, "mpa/same_host of devices made from now on: 0 off, 1 within a network namespace, 2 all (1)");
 module_param_cb(max_ird, &bounded_ops, SWP_BOUNDED(max_ird, SWP_MAX_ORD),
 		0644);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");

@@ -68,6 +68,12 @@ void swp_mr_put(struct swp_mr *mr)
 	local_bh_enable();
 }
 
+void swp_mr_get_again(struct swp_mr *mr)
+{
+	local_bh_disable();
+	refcount_inc(&mr->ref);
+}
+
 /* The rights of a QP are for its peer; see struct swp_qp for whose count. */
 static bool qp_allows(const struct swp_qp *qp, int access)
 {
@@ -475,7 +481,11 @@ out:
 /*
  * The caller has one reference, the table another.  The others belong to
  * placements on other CPUs, each of which ends after one FPDU, as it runs with
- * softirqs off.  False: the region is invalid already, or another caller of
+ * softirqs off.  A batch past TCP keeps its references until the other end's
+ * engine has taken it, which may call this or wait for mw_lock.  But nobody waits
+ * for one of those: a peer may invalidate a region only if no other QP is in its
+ * PD, and the QP that is has the socket lock of the batch.  Windows, which others
+ * may unbind, are not kept.  False: the region is invalid already, or another caller of
  * this waits.
  */
 static bool invalidate(struct swp_mr *mr)

@@ -74,6 +74,8 @@ struct swp_mw {
  */
 struct swp_mr *swp_mr_get(struct swp_device *dev, u32 stag);
 void swp_mr_put(struct swp_mr *mr);
+/* One more reference, for a caller that has one; the same holds for it. */
+void swp_mr_get_again(struct swp_mr *mr);
 
 /*
  * swp_mr_check - may @len bytes at @addr be accessed through this QP?

@@ -7,6 +7,7 @@
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
 #include <linux/net.h>
+#include <linux/random.h>
 #include <net/ipv6.h>
 
 #include "llp.h"
@@ -55,12 +56,45 @@ static bool are_ends_of_one(const struct swp_near *a, const struct swp_near *b)
 }
 
 /* It lives while @n is in the table, and we hold the lock. */
-static const struct swp_llp *llp_of(const struct swp_near *n)
+static struct swp_llp *llp_of(struct swp_near *n)
 {
 	return container_of(n, struct swp_llp, near);
 }
 
-void swp_near_add(struct swp_llp *llp)
+/* Do both policies allow the stream to go past TCP? */
+static bool allowed(const struct swp_llp *a, const struct swp_llp *b)
+{
+	u8 least = SWP_SAME_HOST_ALL;
+
+	if (net_eq(sock_net(a->sk), sock_net(b->sk)) &&
+	    swp_llp_is_by_loopback(a) && swp_llp_is_by_loopback(b))
+		least = SWP_SAME_HOST_NETNS;
+	return a->near.same_host >= least && b->near.same_host >= least;
+}
+
+static void make_token(struct swp_near *n)
+{
+	get_random_bytes(&n->stag, sizeof(n->stag));
+	get_random_bytes(&n->to, sizeof(n->to));
+}
+
+static void introduce(struct swp_llp *a, struct swp_llp *b)
+{
+	lockdep_assert_held(&lock);
+	WRITE_ONCE(a->near.here, true);
+	WRITE_ONCE(b->near.here, true);
+	/* a stream has two ends: nobody else takes the place of one that has gone */
+	if (!allowed(a, b) || a->near.met || b->near.met)
+		return;
+	a->near.met = true;
+	b->near.met = true;
+	make_token(&a->near);
+	make_token(&b->near);
+	rcu_assign_pointer(a->near.peer, b);
+	rcu_assign_pointer(b->near.peer, a);
+}
+
+void swp_near_add(struct swp_llp *llp, enum swp_same_host same_host)
 {
 	struct sockaddr_storage local, remote;
 	struct swp_near *n = &llp->near;
@@ -68,13 +102,10 @@ void swp_near_add(struct swp_llp *llp)
 	struct swp_near *other;
 	u32 hash;
 
-	/*
-	 * A start that failed has added it; or it is ending.  Its neighbours in
-	 * the table may change it meanwhile, but it stays there.
-	 */
-	if (!hlist_unhashed_lockless(&n->node) ||
-	    swp_llp_names(llp, &local, &remote, NULL))
+	/* it has ended meanwhile */
+	if (swp_llp_names(llp, &local, &remote, NULL))
 		return;
+	n->same_host = same_host;
 	set_end(n, 0, &local);
 	set_end(n, 1, &remote);
 	hash = hash_of(n);
@@ -86,8 +117,7 @@ void swp_near_add(struct swp_llp *llp)
 		    !swp_llp_may_hear(llp, llp_of(other)) ||
 		    !swp_llp_may_hear(llp_of(other), llp))
 			continue;
-		WRITE_ONCE(other->here, true);
-		WRITE_ONCE(n->here, true);
+		introduce(llp, llp_of(other));
 		break;
 	}
 	hash_add(streams, &n->node, hash);
@@ -96,7 +126,40 @@ void swp_near_add(struct swp_llp *llp)
 
 void swp_near_del(struct swp_llp *llp)
 {
+	struct swp_llp *peer;
+
 	spin_lock_bh(&lock);
+	peer = rcu_dereference_protected(llp->near.peer, lockdep_is_held(&lock));
+	if (peer) {
+		RCU_INIT_POINTER(peer->near.peer, NULL);
+		RCU_INIT_POINTER(llp->near.peer, NULL);
+	}
 	hash_del(&llp->near.node);
 	spin_unlock_bh(&lock);
+}
+
+struct swp_llp *swp_near_peer(struct swp_llp *llp)
+{
+	struct swp_llp *peer;
+
+	if (!swp_near_has_peer(&llp->near))
+		return NULL;
+	rcu_read_lock();
+	peer = rcu_dereference(llp->near.peer);
+	if (peer && !kref_get_unless_zero(&peer->ref))
+		peer = NULL;
+	rcu_read_unlock();
+	return peer;
+}
+
+void swp_near_hear(struct swp_llp *llp, u32 stag, u64 to)
+{
+	struct swp_llp *peer;
+
+	/* a peer's guesses cost it a stream of its own Writes, and us no lock */
+	rcu_read_lock();
+	peer = rcu_dereference(llp->near.peer);
+	if (peer && peer->near.stag == stag && peer->near.to == to)
+		WRITE_ONCE(llp->near.heard, true);
+	rcu_read_unlock();
 }

@@ -9,6 +9,7 @@
 #include <linux/sysfs.h>
 
 #include "device.h"
+#include "near.h"
 #include "proto/mpa.h"
 
 /* An attribute whose value is a word of a list; stores first plus its index */
@@ -72,6 +73,12 @@ static const char * const crc_words[] = {
 	[SWP_CRC_REQUIRE]	= "require",
 };
 
+static const char * const same_host_words[] = {
+	[SWP_SAME_HOST_OFF]	= "off",
+	[SWP_SAME_HOST_NETNS]	= "namespace",
+	[SWP_SAME_HOST_ALL]	= "all",
+};
+
 static const char * const revisions[] = { "1", "2" };
 
 static struct policy_attr word_attrs[] = {
@@ -111,6 +118,11 @@ static struct policy_attr word_attrs[] = {
 		.off = offsetof(struct swp_policy, extensions),
 		.num = ARRAY_SIZE(off_on),
 		.words = off_on,
+	}, {
+		.attr = __ATTR(same_host, 0644, word_show, word_store),
+		.off = offsetof(struct swp_policy, same_host),
+		.num = ARRAY_SIZE(same_host_words),
+		.words = same_host_words,
 	},
 };
 
@@ -177,6 +189,7 @@ static struct attribute *policy_attrs[] = {
 	&word_attrs[4].attr.attr,
 	&word_attrs[5].attr.attr,
 	&word_attrs[6].attr.attr,
+	&word_attrs[7].attr.attr,
 	&dev_attr_rtr.attr,
 	NULL
 };
@@ -204,6 +217,7 @@ void swp_policy_init(struct swp_device *dev)
 		.rtr = rtr ? rtr : all,
 		.rdmac = !!d->mpa_rdmac,
 		.extensions = !!d->mpa_extensions,
+		.same_host = min_t(uint, d->same_host, SWP_SAME_HOST_ALL),
 	};
 }
 
@@ -220,5 +234,6 @@ void swp_policy_read(const struct swp_device *dev, struct swp_policy *p)
 		.rtr = READ_ONCE(from->rtr),
 		.rdmac = READ_ONCE(from->rdmac),
 		.extensions = READ_ONCE(from->extensions),
+		.same_host = READ_ONCE(from->same_host),
 	};
 }

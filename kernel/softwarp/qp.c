@@ -831,11 +831,14 @@ out:
 
 /*
  * Does a closing stream make progress?  That is, in one of the last SWP_STALLS
- * checks octets were acknowledged or read.  Socket lock held.
+ * checks octets were acknowledged or read, or FPDUs came or went past TCP.  Socket
+ * lock held.
  */
 static bool closing_moves(struct swp_qp *qp)
 {
-	u32 moved = swp_llp_moved(qp->llp);
+	u32 moved = swp_llp_moved(qp->llp) +
+		    (u32)qp->stats.v[SWP_STAT_TX_NEAR] +
+		    (u32)qp->stats.v[SWP_STAT_RX_FPDU];
 
 	swp_qp_assert_owned(qp);
 	if (moved != qp->tx.moved) {
@@ -877,6 +880,8 @@ static void linger_work(struct work_struct *work)
 #define SWP_STREAM_DOORBELLS	16
 /* Most requests of a small doorbell */
 #define SWP_STREAM_BATCH	4
+/* Most octets of one of them that goes past TCP */
+#define SWP_STREAM_NEAR	4096
 
 /* Running pollers of all devices; at most half of the CPUs may poll. */
 static atomic_t pollers;
@@ -905,6 +910,9 @@ static bool pay(const struct swp_qp *qp, u32 first)
 	for (i = first; i != qp->sq_tx; i++) {
 		const struct swp_slot *s = &qp->slots[i & qp->sq.mask];
 
+		/* past TCP the poster's CPU has no more work than one copy */
+		if (qp->tx.near && s->byte_len > SWP_STREAM_NEAR)
+			return false;
 		switch (s->opcode) {
 		case SWP_OP_WRITE:
 		case SWP_OP_READ:
@@ -996,6 +1004,75 @@ static u8 *starved_buf(struct swp_qp *qp)
 			GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 }
 
+/* One burst of the process that owns the socket. */
+static void own_burst(struct swp_qp *qp, struct swp_llp *llp, enum swp_run why,
+		      bool leaving)
+{
+	u8 *buf = starved_buf(qp);
+
+	lock_sock(llp->sk);
+	/* otherwise the QP may have another stream by now */
+	if (llp->owner == qp) {
+		WRITE_ONCE(qp->tx.holder, current);
+		qp->tx.leaving = leaving;
+		qp->tx.left = SWP_TX_BURST;
+		if (buf) {
+			swp_rx_feed(qp, buf, roundup_pow_of_two(SWP_FPDU_MAX));
+			if (!qp->rx.starved)
+				WRITE_ONCE(qp->backoff, 0);
+		}
+		buf = NULL;
+		tx_burst(qp, why);
+	} else if (why == SWP_RUN_POLL_END) {
+		end_poller(qp);
+	}
+	release_sock(llp->sk);
+	kvfree(buf);
+}
+
+static const struct swp_llp_ops qp_llp_ops;
+
+/*
+ * One burst with the sockets of both ends, so that FPDUs can go past TCP: see
+ * near.h.  Both are only taken as softirq takes them, since two processes that own
+ * a socket each could not have the other one.  False: the peer is not here, or
+ * others have one of the sockets.
+ */
+static bool near_burst(struct swp_qp *qp, struct swp_llp *llp, enum swp_run why,
+		       bool leaving)
+{
+	struct swp_llp *peer = swp_near_peer(llp);
+	struct swp_qp *to;
+
+	if (!peer)
+		return false;
+	if (READ_ONCE(qp->rx.starved) || !swp_llp_trylock_both(llp, peer)) {
+		swp_llp_put(peer);
+		return false;
+	}
+	to = peer->ops == &qp_llp_ops ? peer->owner : NULL;
+	if (llp->owner == qp) {
+		qp->tx.by_hand = true;
+		qp->tx.leaving = leaving;
+		qp->tx.left = SWP_NEAR_BURST;
+		if (to) {
+			llp->near.qp = to;
+			peer->near.qp = qp;
+		}
+		tx_burst(qp, why);
+		if (to)
+			swp_tx_settle(qp);
+		llp->near.qp = NULL;
+		peer->near.qp = NULL;
+		qp->tx.by_hand = false;
+	} else if (why == SWP_RUN_POLL_END) {
+		end_poller(qp);
+	}
+	swp_llp_unlock_both(llp, peer);
+	swp_llp_put(peer);
+	return true;
+}
+
 /*
  * Runs the engine in bursts, releasing the lock in between, until another
  * context has the turn.  Process context.
@@ -1003,30 +1080,13 @@ static u8 *starved_buf(struct swp_qp *qp)
 static void run_tx(struct swp_qp *qp, enum swp_run why)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
-	u8 *buf;
+	bool leaving;
 	int n;
 
 	for (n = 1; llp && n <= SWP_TX_LOOPS; n++) {
-		buf = starved_buf(qp);
-		lock_sock(llp->sk);
-		/* otherwise the QP may have another stream by now */
-		if (llp->owner == qp) {
-			WRITE_ONCE(qp->tx.holder, current);
-			qp->tx.leaving = n == SWP_TX_LOOPS;
-			qp->tx.left = SWP_TX_BURST;
-			if (buf) {
-				swp_rx_feed(qp, buf,
-					    roundup_pow_of_two(SWP_FPDU_MAX));
-				if (!qp->rx.starved)
-					WRITE_ONCE(qp->backoff, 0);
-			}
-			buf = NULL;
-			tx_burst(qp, why);
-		} else if (why == SWP_RUN_POLL_END) {
-			end_poller(qp);
-		}
-		release_sock(llp->sk);
-		kvfree(buf);
+		leaving = n == SWP_TX_LOOPS;
+		if (!near_burst(qp, llp, why, leaving))
+			own_burst(qp, llp, why, leaving);
 		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER)
 			break;
 		/* note the doorbell, or the poller's end, only once */
@@ -1452,6 +1512,15 @@ static int attach(void *arg)
 	return ret;
 }
 
+/*
+ * Memory of a kernel consumer may not be referred to, and its handlers run under one
+ * socket's lock.  There is no place for markers.
+ */
+static bool may_go_near(const struct swp_qp *qp)
+{
+	return qp->user && !qp->sp.tx_markers && !qp->sp.rx_markers;
+}
+
 int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 		 const struct swp_stream_params *p,
 		 const struct swp_conn_ops *ops, void *conn)
@@ -1485,10 +1554,11 @@ int swp_qp_start(struct swp_qp *qp, struct swp_llp *llp,
 	 * too, and no time to send posted requests, unless they are small ones.
 	 */
 	qp->tx.turn = qp->prompt ? SWP_TURN_HOLDER : SWP_TURN_WORK;
-	swp_near_add(llp);
 	ret = swp_llp_give(llp, &qp_llp_ops, qp, attach, &s);
 	if (ret)
 		goto err;
+	swp_near_add(llp, may_go_near(qp) ? READ_ONCE(qp->dev->policy.same_host) :
+					    SWP_SAME_HOST_OFF);
 	if (!qp->prompt || !run_here(qp))
 		swp_qp_kick(qp);
 	return 0;

@@ -103,7 +103,10 @@ int swp_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 		if (!ret && (put_names(msg, llp) ||
 			     put_tcp(msg, llp) ||
 			     rdma_nl_put_driver_u32(msg, "peer_here",
-						    READ_ONCE(llp->near.here))))
+						    READ_ONCE(llp->near.here)) ||
+			     rdma_nl_put_driver_u32(msg, "past_tcp",
+						    swp_near_has_peer(&llp->near) &&
+						    READ_ONCE(llp->near.heard))))
 			ret = -EMSGSIZE;
 		swp_llp_put(llp);
 	}

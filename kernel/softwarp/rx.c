@@ -201,8 +201,12 @@ static int rx_write(struct swp_qp *qp, struct rx_fpdu *f)
 	qp->rx.write_len += s->payload;
 	qp->rx.in_write = !s->last;
 	qp->rx.after_write = s->last;
-	if (!s->payload)
-		return 0;	/* RFC 5041 section 5.2: not validated */
+	if (!s->payload) {
+		/* RFC 5041 section 5.2: not validated */
+		if (swp_near_has_peer(&qp->llp->near))
+			swp_near_hear(qp->llp, s->stag, s->to);
+		return 0;
+	}
 	mr = swp_mr_get(qp->dev, s->stag);
 	if (!mr)
 		return reject(qp, f, SWP_FAULT_DDP_INVALID_STAG);

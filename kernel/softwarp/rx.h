@@ -5,6 +5,8 @@
 #ifndef SWP_RX_H
 #define SWP_RX_H
 
+#include <linux/bvec.h>
+
 #include "proto/fpdu.h"
 #include "proto/rdmap.h"
 #include "proto/receiver.h"
@@ -61,6 +63,12 @@ bool swp_rx_some(struct swp_qp *qp, size_t octets);
 void swp_rx_feed(struct swp_qp *qp, u8 *buf, u32 size);
 
 struct swp_cur;
+
+/*
+ * rx_stream.c: takes FPDUs that did not come by TCP.  They have a place for a CRC,
+ * and none in it.
+ */
+void swp_rx_near(struct swp_qp *qp, const struct bio_vec *bv, u32 num, u32 len);
 
 /*
  * rx.c: one FPDU; and one whose CRC and markers are checked.  The cursor is at

@@ -325,6 +325,33 @@ bool swp_rx_some(struct swp_qp *qp, size_t octets)
 	return !desc.count && !rx->starved;
 }
 
+void swp_rx_near(struct swp_qp *qp, const struct bio_vec *bv, u32 num, u32 len)
+{
+	struct swp_rx *rx = &qp->rx;
+	struct swp_cur c, at;
+	u32 ulpdu, fpdu;
+	u8 l[2];
+
+	swp_qp_assert_owned(qp);
+	rx->running = true;
+	swp_cur_parts(&c, bv, num);
+	while (len && !rx->swallow) {
+		at = c;
+		swp_cur_copy(&at, l, sizeof(l));
+		ulpdu = l[0] << 8 | l[1];
+		fpdu = swp_fpdu_len(ulpdu);
+		if (WARN_ON_ONCE(fpdu > len))
+			break;
+		swp_qp_stat_inc(qp, RX_FPDU);
+		swp_qp_stat_add(qp, RX_BYTES, ulpdu);
+		if (swp_rx_ulpdu(qp, c, ulpdu) < 0)
+			break;
+		swp_cur_skip(&c, fpdu);
+		len -= fpdu;
+	}
+	rx->running = false;
+}
+
 void swp_rx_run(struct swp_qp *qp)
 {
 	swp_rx_some(qp, SIZE_MAX);

@@ -1,24 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A cursor over received octets: an skb's linear part, its fragments and its
- * fragment list, or one flat buffer.  A copy of the struct saves a position, so
- * that octets can be read twice: first to check their CRC, then to place them.
+ * fragment list, one flat buffer, or the parts of a batch.  A copy of the struct
+ * saves a position, so that octets can be read twice: first to check their CRC,
+ * then to place them.
  */
 #ifndef SWP_SKBCUR_H
 #define SWP_SKBCUR_H
 
+#include <linux/bvec.h>
 #include <linux/skbuff.h>
 
 struct swp_cur {
 	const u8 *p;		/* next octet */
 	u32 avail;		/* contiguous octets at p */
-	const struct sk_buff *skb;	/* NULL: flat, nothing follows */
-	struct sk_buff *list;	/* next of the fragment list */
-	int frag;		/* next fragment of skb */
+	const struct sk_buff *skb;	/* or NULL */
+	union {
+		struct sk_buff *list;	/* next of the fragment list */
+		const struct bio_vec *bv;	/* without skb: next part */
+	};
+	int frag;		/* next fragment of skb; without skb: parts left */
 };
 
 static inline void swp_cur_next(struct swp_cur *c)
 {
+	while (!c->avail && !c->skb && c->frag) {
+		c->p = page_address(c->bv->bv_page) + c->bv->bv_offset;
+		c->avail = c->bv->bv_len;
+		c->bv++;
+		c->frag--;
+	}
 	while (!c->avail && c->skb) {
 		const struct skb_shared_info *si = skb_shinfo(c->skb);
 
@@ -35,6 +46,7 @@ static inline void swp_cur_next(struct swp_cur *c)
 			c->avail = skb_headlen(c->skb);
 		} else {
 			c->skb = NULL;
+			c->frag = 0;
 		}
 	}
 }
@@ -74,6 +86,16 @@ static inline void swp_cur_flat(struct swp_cur *c, const u8 *p, u32 len)
 	c->frag = 0;
 	c->p = p;
 	c->avail = len;
+}
+
+static inline void swp_cur_parts(struct swp_cur *c, const struct bio_vec *bv,
+				 u32 num)
+{
+	c->skb = NULL;
+	c->bv = bv;
+	c->frag = num;
+	c->p = NULL;
+	c->avail = 0;
 }
 
 /* The next contiguous octets; *@n: how many, at least one, at most @max */

@@ -14,6 +14,7 @@ static struct rdma_stat_desc descs[SWP_STAT_COUNT] __ro_after_init = {
 	[SWP_STAT_TX_REQUESTS]		= { .name = "tx_requests" },
 	[SWP_STAT_TX_CALLS]		= { .name = "tx_socket_calls" },
 	[SWP_STAT_TX_STALLS]		= { .name = "tx_stalls" },
+	[SWP_STAT_TX_NEAR]		= { .name = "tx_past_tcp" },
 	[SWP_STAT_RX_FPDU]		= { .name = "rx_fpdu" },
 	[SWP_STAT_RX_BYTES]		= { .name = "rx_bytes" },
 	[SWP_STAT_RX_SPLIT]		= { .name = "rx_split_fpdu" },

@@ -19,6 +19,7 @@ enum swp_stat {
 	SWP_STAT_TX_REQUESTS,	/* taken from send queues */
 	SWP_STAT_TX_CALLS,	/* calls to TCP */
 	SWP_STAT_TX_STALLS,	/* TCP was full */
+	SWP_STAT_TX_NEAR,	/* FPDUs that went past TCP */
 	SWP_STAT_RX_FPDU,
 	SWP_STAT_RX_BYTES,
 	SWP_STAT_RX_SPLIT,	/* FPDUs that span skbs */

@@ -30,6 +30,12 @@
  * request that sends nothing, is work, too.
  */
 #define SWP_TX_MSG_COST	256
+/*
+ * The same past TCP, where an octet takes a tenth of the time, and for each SGE.
+ * With these no burst took longer than that of SWP_NEAR_BURST octets.
+ */
+#define SWP_NEAR_MSG_COST	2048
+#define SWP_NEAR_SGE_COST	1024
 /* Octets of an FPDU that may be no answer, but give credit for more */
 #define SWP_TX_CREDIT	64
 
@@ -109,7 +115,7 @@ static bool add_octets(struct swp_qp *qp, const void *src, u32 len, bool crc)
 	struct swp_tx *tx = &qp->tx;
 	struct page_frag *f = &tx->frag;
 
-	crc = crc && qp->sp.crc;
+	crc = crc && tx->with_crc;
 	if (!f->page)
 		swp_frags_take(&filled, f);
 	while (len) {
@@ -176,22 +182,50 @@ static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
 	return add_octets(qp, src, len, crc);
 }
 
+/*
+ * Have a region stay as it is until the batch has gone past TCP.  False: the batch
+ * has as many as it can have, and goes first.
+ */
+static bool hold_region(struct swp_tx *tx, struct swp_mr *mr)
+{
+	u32 i;
+
+	for (i = 0; i < tx->nregions; i++)
+		if (tx->regions[i] == mr)
+			return true;
+	if (tx->nregions == SWP_NEAR_REGIONS)
+		return false;
+	swp_mr_get_again(mr);
+	tx->regions[tx->nregions++] = mr;
+	return true;
+}
+
+static void drop_regions(struct swp_tx *tx)
+{
+	while (tx->nregions)
+		swp_mr_put(tx->regions[--tx->nregions]);
+}
+
 static bool add_payload_mr(struct swp_qp *qp, struct swp_mr *mr, u64 addr,
 			   u32 len)
 {
 	struct swp_tx *tx = &qp->tx;
+	/* a window's reference must not be kept, see invalidate() */
+	bool refs = tx->refs && mr->kind == SWP_MR_USER;
 
+	if (refs && tx->near && !hold_region(tx, mr))
+		return false;
 	while (len) {
 		struct page *page;
 		u32 off, n = len;
 
 		page = swp_mr_page(mr, addr, &off, &n);
-		if (tx->by_ref) {
-			if (qp->sp.crc)
+		if (refs) {
+			if (tx->with_crc)
 				tx->crc = swp_crc32c(tx->crc,
 						     page_address(page) + off,
 						     n);
-			if (!hold_page(tx, page) ||
+			if ((!tx->near && !hold_page(tx, page)) ||
 			    !add_bvec(tx, page, off, n))
 				return false;
 		} else if (!add_copy(qp, page_address(page) + off, n, true)) {
@@ -770,6 +804,17 @@ static void next_rtr(struct swp_qp *qp)
 	}
 }
 
+/* The Write without octets that proves where this end is, see near.h */
+static void next_token(struct swp_qp *qp)
+{
+	const struct swp_near *near = &qp->llp->near;
+	struct swp_tx *tx = &qp->tx;
+
+	tx->token = true;
+	swp_tagged_encode(tx->ctrl, SWP_RDMAP_WRITE, true, near->stag, near->to);
+	ctrl_fpdu(tx, SWP_TAGGED_LEN);
+}
+
 /* Chooses what to send next.  False: nothing can be sent now. */
 static bool next_msg(struct swp_qp *qp)
 {
@@ -796,6 +841,10 @@ static bool next_msg(struct swp_qp *qp)
 	}
 	if (tx->rtr) {
 		next_rtr(qp);
+		return true;
+	}
+	if (unlikely(!tx->token) && swp_near_has_peer(&qp->llp->near)) {
+		next_token(qp);
 		return true;
 	}
 	/* alternate, so that a busy peer starves neither queue */
@@ -894,6 +943,15 @@ static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 	tx->stream = m->stream;
 }
 
+/* Octets from which it pays to refer to pages, in place of one more copy */
+#define SWP_NEAR_REF	1024
+
+static bool goes_near_by_ref(const struct swp_tx *tx, u32 payload)
+{
+	return payload >= SWP_NEAR_REF && !tx->inlined &&
+	       (tx->kind == SWP_TX_RRESP || tx->num_sge <= SWP_ZCOPY_SGE);
+}
+
 /* The FPDU being built */
 struct tx_fpdu {
 	u32 hdr_len;		/* DDP and RDMAP headers */
@@ -928,9 +986,10 @@ static bool cut_fpdu(struct swp_qp *qp, struct tx_fpdu *f)
 		f->len = swp_marked_len(tx->stream, f->len);
 		tx->head = swp_fpdu_head(tx->stream);
 	}
+	tx->refs = tx->by_ref || (tx->near && goes_near_by_ref(tx, f->payload));
 	/* most page fragments: the payload's, and our own around them */
-	need = tx->by_ref ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
-			    (f->len >> PAGE_SHIFT) + 2;
+	need = tx->refs ? (f->payload >> PAGE_SHIFT) + 2 + 2 + tx->num_sge :
+			  (f->len >> PAGE_SHIFT) + 2;
 	if (tx->pieces + need > tx->max_pieces &&
 	    (tx->nbv || tx->max_pieces < SWP_TX_PIECES)) {
 		tx->eor = true;
@@ -981,7 +1040,7 @@ static bool add_trailer(struct swp_qp *qp, u32 ulpdu)
 			return false;
 		pad = 0;
 	}
-	if (qp->sp.crc) {
+	if (tx->with_crc) {
 		tx->crc = swp_crc32c(tx->crc, trail, pad);
 		c = cpu_to_le32(~tx->crc);
 		memcpy(trail + pad, &c, sizeof(c));
@@ -1050,14 +1109,37 @@ static u32 largest_fpdu(const struct swp_qp *qp)
 	       SWP_LARGE_FPDU : 0;
 }
 
-/* Starts a batch that TCP adds to its unsent tail skb, or to a new skb. */
+/*
+ * May the next batch go past TCP?  The other end has heard our token, and has read
+ * all that went by TCP; it can take a request, with which a batch ends.
+ */
+static bool goes_near(const struct swp_qp *qp)
+{
+	const struct swp_llp *llp = qp->llp;
+	struct swp_qp *to = llp->near.qp;
+
+	return to && READ_ONCE(to->llp->near.heard) &&
+	       swp_llp_all_read(llp, to->llp) &&
+	       !swp_rx_unfinished(&to->rx) && !to->rx.running &&
+	       swp_iread_room(to);
+}
+
+/* Starts a batch that TCP adds to its unsent tail skb, or to a new skb; or a near one. */
 static void start_batch(struct swp_qp *qp)
 {
 	struct swp_tx *tx = &qp->tx;
 	struct swp_llp_tail tail;
 
 	swp_qp_assert_owned(qp);
-	swp_llp_tail(qp->llp, &tail);
+	tx->with_crc = qp->sp.crc && !tx->near;
+	if (tx->near)
+		tail = (struct swp_llp_tail) {
+			.mss = SWP_EMSS_MAX,
+			.room = 2 * SWP_EMSS_MAX,
+			.pieces = SWP_TX_HOLD - 4,
+		};
+	else
+		swp_llp_tail(qp->llp, &tail);
 	tx->no_mem = false;
 	tx->nbv = 0;
 	tx->bytes = 0;
@@ -1070,7 +1152,8 @@ static void start_batch(struct swp_qp *qp)
 				 largest_fpdu(qp));
 	tx->pos = tail.len % tx->unit;
 	tx->room = tail.room;
-	tx->max_pieces = min_t(u32, tail.pieces, SWP_TX_PIECES);
+	tx->max_pieces = tx->near ? tail.pieces :
+			 min_t(u32, tail.pieces, SWP_TX_PIECES);
 }
 
 /*
@@ -1082,19 +1165,22 @@ static void start_batch(struct swp_qp *qp)
 static bool take_msg(struct swp_qp *qp, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
+	int cost = tx->near ? SWP_NEAR_MSG_COST : SWP_TX_MSG_COST;
 	bool found;
 
 	swp_qp_assert_owned(qp);
 	do {
 		if (*left <= 0)
 			return false;
-		*left -= SWP_TX_MSG_COST;
+		*left -= cost;
 		tx->held = false;
 		tx->local = false;
 		found = next_msg(qp);
 	} while (!found && tx->local);
 	if (!found)
-		*left += SWP_TX_MSG_COST;
+		*left += cost;
+	else if (tx->near && tx->kind == SWP_TX_SQE)
+		*left -= tx->num_sge * SWP_NEAR_SGE_COST;
 	return found;
 }
 
@@ -1106,12 +1192,14 @@ static int build_batch(struct swp_qp *qp, int *left)
 {
 	struct swp_tx *tx = &qp->tx;
 	int ret = 0;
+	bool ctrl;
 
 	swp_qp_assert_owned(qp);
 	start_batch(qp);
 	while (tx->room) {
 		if (tx->kind == SWP_TX_NONE && !take_msg(qp, left))
 			break;
+		ctrl = tx->kind == SWP_TX_CTRL;
 		ret = add_fpdu(qp);
 		if (ret == 0 && !tx->nbv) {
 			/* the tail skb is full: continue in a new one */
@@ -1119,7 +1207,7 @@ static int build_batch(struct swp_qp *qp, int *left)
 			start_batch(qp);
 			continue;
 		}
-		if (ret <= 0)
+		if (ret <= 0 || (tx->near && ctrl))
 			break;
 	}
 	if (ret < 0 && ret != -ENOMEM) {
@@ -1128,8 +1216,10 @@ static int build_batch(struct swp_qp *qp, int *left)
 		else
 			local_error(qp, IB_WC_LOC_PROT_ERR);
 	}
-	if (!tx->nbv)
+	if (!tx->nbv) {
+		drop_regions(tx);
 		return ret == -ENOMEM || tx->no_mem ? -ENOMEM : 0;
+	}
 	tx->batch_tx = qp->sq_tx;
 	tx->pending = true;
 	iov_iter_bvec(&tx->it, ITER_SOURCE, tx->bv, tx->nbv, tx->bytes);
@@ -1159,7 +1249,7 @@ static void batch_done(struct swp_qp *qp)
 
 		if (s->state != SWP_SLOT_ACTIVE)
 			continue;
-		if (s->by_ref) {
+		if (s->by_ref && !tx->near) {
 			s->state = SWP_SLOT_WAIT_ACK;
 			s->end_seq = swp_llp_end_seq(qp->llp);
 			qp->ack_waiting++;
@@ -1308,12 +1398,31 @@ void swp_tx_news(struct swp_qp *qp, enum swp_news news)
 static enum swp_actor tx_actor(const struct swp_tx *tx,
 			       const struct swp_llp *llp)
 {
+	if (tx->by_hand)
+		return tx->leaving ? SWP_ACTOR_LEAVING : SWP_ACTOR_HOLDER;
 	if (!swp_llp_is_locked(llp))
 		return SWP_ACTOR_SOFTIRQ;
 	/* only this process itself can have stored current there */
 	if (READ_ONCE(tx->holder) != current)
 		return SWP_ACTOR_STRANGER;
 	return tx->leaving ? SWP_ACTOR_LEAVING : SWP_ACTOR_HOLDER;
+}
+
+/* Hands a batch to the other end's receive engine. */
+static void push_near(struct swp_qp *qp)
+{
+	struct swp_tx *tx = &qp->tx;
+	struct swp_qp *to = qp->llp->near.qp;
+
+	swp_qp_assert_owned(qp);
+	trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, tx->bytes);
+	swp_qp_stat_add(qp, TX_NEAR, tx->fpdus);
+	swp_rx_near(to, tx->bv, tx->nbv, tx->bytes);
+	drop_regions(tx);
+	if (qp->backoff)
+		WRITE_ONCE(qp->backoff, 0);
+	to->llp->near.news = true;
+	batch_done(qp);
 }
 
 /* Sends until there is a reason to stop.  @left: budget, octets */
@@ -1328,7 +1437,8 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 		if (qp->state == SWP_QP_ERROR || qp->state == SWP_QP_LEFT)
 			return SWP_STOP_DEAD;
 		if (!tx->pending) {
-			if (!swp_llp_has_space(qp->llp)) {
+			tx->near = goes_near(qp);
+			if (!tx->near && !swp_llp_has_space(qp->llp)) {
 				swp_qp_stat_inc(qp, TX_STALLS);
 				return SWP_STOP_FULL;
 			}
@@ -1347,6 +1457,11 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 			}
 			if (!ret)
 				break;
+		}
+		if (tx->near) {
+			*left -= tx->bytes;
+			push_near(qp);
+			continue;
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
 		ret = swp_tcp_push(qp->llp->sk, &tx->it, tx->eor);
@@ -1390,6 +1505,9 @@ void swp_tx_run(struct swp_qp *qp)
 	burst = actor == SWP_ACTOR_SOFTIRQ ? SWP_TX_BURST : 0;
 	left = actor == SWP_ACTOR_SOFTIRQ || actor == SWP_ACTOR_STRANGER ?
 	       &burst : &tx->left;
+	/* the process with both ends' sockets has one budget for both */
+	if (qp->llp->near.qp && !tx->by_hand)
+		left = &qp->llp->near.qp->tx.left;
 	tx->running = true;
 	for (;;) {
 		stop = send_some(qp, left);
@@ -1408,4 +1526,24 @@ void swp_tx_run(struct swp_qp *qp)
 	}
 	swp_frags_give(&filled, &tx->frag);
 	tx->running = false;
+}
+
+/* Answers to answers: after so many, workers go on */
+#define SWP_NEAR_TURNS	8
+
+void swp_tx_settle(struct swp_qp *qp)
+{
+	struct swp_qp *to = qp->llp->near.qp;
+	int i;
+
+	swp_qp_assert_owned(qp);
+	for (i = 0; i < SWP_NEAR_TURNS && to->llp->near.news; i++) {
+		to->llp->near.news = false;
+		swp_tx_news(to, SWP_NEWS_DATA);
+		swap(qp, to);
+	}
+	if (to->llp->near.news) {
+		to->llp->near.news = false;
+		swp_qp_kick(to);
+	}
 }

@@ -12,6 +12,7 @@
 #include "proto/turn.h"
 #include "uapi/softwarp_abi.h"
 
+struct swp_mr;
 struct swp_qp;
 
 /* Kind of the current message */
@@ -24,18 +25,22 @@ enum swp_tx_kind {
 
 /* Octets that the engine gives to TCP before it yields */
 #define SWP_TX_BURST	(512 * 1024)
+/* The same for both ends together past TCP, where softirqs are off */
+#define SWP_NEAR_BURST	(512 * 1024)
 /* Bursts of a process before a worker takes over */
 #define SWP_TX_LOOPS	16
 /*
  * Parts of a batch: one for each of its pages, and some more.  With many more, a
  * struct swp_qp would not fit into 4 KiB, and take 8.
  */
-#define SWP_TX_BVECS	48
+#define SWP_TX_BVECS	44
 /*
  * Most pages of a batch: 64 KiB of payload in four unaligned parts, and the
  * engine's own pages around them.  A batch with just one FPDU can need so many.
  */
 #define SWP_TX_HOLD	40
+/* Most regions of a batch past TCP: those of one FPDU at least, SWP_ZCOPY_SGE */
+#define SWP_NEAR_REGIONS	4
 /* Most page fragments of one with more FPDUs; each may be of another page */
 #define SWP_TX_PIECES	min_t(u32, MAX_SKB_FRAGS, SWP_TX_HOLD - 4)
 
@@ -50,6 +55,9 @@ struct swp_tx {
 	u8 stalls;		/* closing: checks without progress, in a row */
 	u32 moved;		/* closing: swp_llp_moved() at the last check */
 	u8 resp_turn;
+	bool token;		/* ours is sent, see near.h */
+	bool near;		/* the batch goes past TCP */
+	bool with_crc;		/* it has CRCs */
 	u32 streak;		/* small doorbells since the last receive */
 
 	/* which context looks next, see proto/turn.h */
@@ -57,9 +65,10 @@ struct swp_tx {
 	bool kick;		/* last value stored in the ring's kick */
 	bool poller;		/* poll_work runs and will take the lock */
 	bool leaving;		/* the holder does not take the lock again */
+	bool by_hand;		/* the holder has both ends' spinlocks */
 	int left;		/* budget of the holder, octets */
 	/*
-	 * The process that has the lock in order to send.  Only compared: a
+	 * The process that owns the socket in order to send.  Only compared: a
 	 * process finds itself here if and only if it is in run_tx().
 	 */
 	struct task_struct *holder;
@@ -73,6 +82,7 @@ struct swp_tx {
 	bool inlined;
 	bool imm_next;		/* Immediate Data follows the Write */
 	bool by_ref;		/* its pages are sent by reference */
+	bool refs;		/* those of the FPDU being built are */
 	u32 len;
 	u32 off;
 	u32 stag;
@@ -117,11 +127,19 @@ struct swp_tx {
 	struct page_frag frag;	/* of this CPU, while the engine runs */
 	struct page *hold[SWP_TX_HOLD];
 	u32 nhold;
+	/* past TCP: regions to whose pages the batch refers */
+	struct swp_mr *regions[SWP_NEAR_REGIONS];
+	u32 nregions;
 };
 
 void swp_tx_run(struct swp_qp *qp);
 void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn);
 void swp_tx_news(struct swp_qp *qp, enum swp_news news);
+/*
+ * After the engine of @qp has run with both ends' sockets locked: have both ends
+ * answer what has arrived past TCP.
+ */
+void swp_tx_settle(struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 void swp_tx_cut(struct swp_qp *qp);
