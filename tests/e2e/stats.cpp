@@ -40,6 +40,7 @@ TEST(Stats, CountersGrowWithTraffic) {
 
 /* Between two ends on one host FPDUs are as long as many segments, unless that is switched off. */
 TEST(Stats, LongFpdusOnOneHost) {
+    PolicyOverride by_tcp(config().dev, "same_host", "off");
     constexpr size_t kLength = 65536;
     for (const Route &route : {veth4(), veth6()})
         for (const bool large : {true, false}) {
