@@ -23,18 +23,20 @@ def sample(test: str, op: str, size: int, qps: int, plan: dict, driver: str) -> 
     seconds = plan["seconds"]
     if op == "socket":
         return measure.sockets(plan["socket_program"], driver != "tcp", test, size, qps, seconds)
+    place = measure.ONE_HOST if test.startswith("host_") else measure.HOSTS
+    test = test.removeprefix("host_")
     if driver == "tcp":
         if test == "bandwidth":
-            return measure.iperf3(size, qps, seconds) / 1e6
+            return measure.iperf3(size, qps, seconds, place) / 1e6
         if test == "latency":
-            return measure.qperf("tcp_lat", size, seconds, "latency")
+            return measure.qperf("tcp_lat", size, seconds, "latency", place)
         if test == "rate":
             return measure.qperf("tcp_bw", size, seconds, "bw") / size / 1e3
         return measure.iperf3_cost(size, seconds)
     if test == "bandwidth":
-        return measure.perftest_bw(op, size, qps, seconds) * size / 1e6
+        return measure.perftest_bw(op, size, qps, seconds, place) * size / 1e6
     if test == "latency":
-        return measure.perftest_lat(op, size, plan["latency_count"])
+        return measure.perftest_lat(op, size, plan["latency_count"], place)
     if test == "rate":
         return measure.perftest_bw(op, size, qps, seconds) / 1e3
     return measure.rdma_cost(plan["cost_program"], op, size, seconds)
@@ -64,8 +66,8 @@ def main() -> int:
             tcp_done = set()
             for test, op, size, qps in tests:
                 for column, driver in plan["columns"]:
-                    # what sockets are measured on is softwarp
-                    if op == "socket" and column == "siw":
+                    # what sockets are measured on is softwarp; rdma_cm finds no siw on lo
+                    if driver == "siw" and (op == "socket" or test.startswith("host_")):
                         continue
                     # TCP knows no write, read or send: one sample per shape and round serves all three.
                     if driver == "tcp" and (test, size, qps) in tcp_done:

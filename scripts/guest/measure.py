@@ -5,6 +5,7 @@ Runs in the guest, so it imports nothing of the harness.  Every figure comes fro
 else raises, and is never a zero.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -19,6 +20,20 @@ IN_PEER = ["ip", "netns", "exec", "peer"]
 CLIENT_CPU, SERVER_CPU = ["taskset", "-c", "0"], ["taskset", "-c", "1"]
 MIB = 1 << 20
 _port = 18000
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where the two ends of a measurement are."""
+
+    device: str
+    server_device: str
+    address: str
+    peer: bool  # the server is in the other namespace
+
+
+HOSTS = Place("sw0", "sw1", PEER4, True)
+ONE_HOST = Place("swlo", "swlo", "127.0.0.1", False)
 
 
 class Broken(Exception):
@@ -107,7 +122,7 @@ def _row(text: str, columns: int) -> list[str]:
     return rows[-1]
 
 
-def perftest_bw(op: str, size: int, qps: int, seconds: int) -> float:
+def perftest_bw(op: str, size: int, qps: int, seconds: int, place: Place = HOSTS) -> float:
     """Messages per second of ib_<op>_bw, counted over a fixed time.
 
     perftest's own figures need the frequency of the time-stamp counter, and it prints zeros when a busy machine spoils
@@ -115,22 +130,22 @@ def perftest_bw(op: str, size: int, qps: int, seconds: int) -> float:
     """
     port = next_port()
     args = [f"ib_{op}_bw", "-R", "-F", "-p", str(port), "-s", str(size), "-q", str(qps), "-D", str(seconds)]
-    with Server([*args, "-d", "sw1"], port):
-        text = client([*args, "-d", "sw0", PEER4], seconds + 30)
+    with Server([*args, "-d", place.server_device], port, place.peer):
+        text = client([*args, "-d", place.device, place.address], seconds + 30)
     count = int(_row(text, 5)[1])
     if count == 0:
         raise Broken(f"{' '.join(args)} moved nothing\n{text}")
     return count / seconds
 
 
-def perftest_lat(op: str, size: int, count: int) -> float:
+def perftest_lat(op: str, size: int, count: int, place: Place = HOSTS) -> float:
     """Typical (median) latency of ib_<op>_lat in microseconds."""
     text = ""
     for _ in range(3):
         port = next_port()
         args = [f"ib_{op}_lat", "-R", "-F", "-p", str(port), "-s", str(size), "-n", str(count)]
-        with Server([*args, "-d", "sw1"], port):
-            text = client([*args, "-d", "sw0", PEER4], 60)
+        with Server([*args, "-d", place.server_device], port, place.peer):
+            text = client([*args, "-d", place.device, place.address], 60)
         value = float(_row(text, 6)[4])
         # Zero or infinity: the calibration that perftest_bw() speaks of failed.
         if 0 < value < 1e9:
@@ -148,23 +163,23 @@ def rping(address: str, count: int, size: int = 64, peer: bool = True) -> float:
         return count / (time.monotonic() - begin)
 
 
-def iperf3(size: int, streams: int, seconds: int) -> float:
+def iperf3(size: int, streams: int, seconds: int, place: Place = HOSTS) -> float:
     """Bytes per second that iperf3 received."""
     port = str(next_port())
-    with Server(["iperf3", "-s", "-1", "-p", port], int(port)):
-        text = client(["iperf3", "-c", PEER4, "-p", port, "-t", str(seconds), "-l", str(size), "-P", str(streams), "-J"],
-                      seconds + 30)
+    with Server(["iperf3", "-s", "-1", "-p", port], int(port), place.peer):
+        text = client(["iperf3", "-c", place.address, "-p", port, "-t", str(seconds), "-l", str(size), "-P", str(streams),
+                       "-J"], seconds + 30)
     return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 8
 
 
 _UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6, "bytes/sec": 1, "KB/sec": 1e3, "MB/sec": 1e6, "GB/sec": 1e9}
 
 
-def qperf(test: str, size: int, seconds: int, field: str) -> float:
+def qperf(test: str, size: int, seconds: int, field: str, place: Place = HOSTS) -> float:
     """One field of qperf: a latency in microseconds or a bandwidth in bytes per second."""
     port = str(next_port())
-    with Server(["qperf", "-lp", port], int(port)):
-        text = client(["qperf", "-lp", port, "-m", str(size), "-t", str(seconds), PEER4, test], seconds + 30)
+    with Server(["qperf", "-lp", port], int(port), place.peer):
+        text = client(["qperf", "-lp", port, "-m", str(size), "-t", str(seconds), place.address, test], seconds + 30)
     match = re.search(rf"{field} += +([\d.,]+) (\S+)", text)
     if not match:
         raise Broken(f"qperf printed no {field}\n{text}")
@@ -217,9 +232,11 @@ def sockets(program: str, sdp: bool, test: str, size: int, connections: int, sec
 
 
 def use(driver: str) -> None:
-    """Let sw0 and sw1 be devices of this driver."""
+    """Let sw0, sw1, and of softwarp swlo, be devices of this driver."""
     for device in ("swlo", "sw0", "sw1"):
         if os.path.exists(f"/sys/class/infiniband/{device}"):
             sh("rdma", "link", "delete", device)
     sh("rdma", "link", "add", "sw0", "type", driver, "netdev", "net0")
     sh(*IN_PEER, "rdma", "link", "add", "sw1", "type", driver, "netdev", "net1")
+    if driver == "softwarp":
+        sh("rdma", "link", "add", "swlo", "type", driver, "netdev", "lo")
