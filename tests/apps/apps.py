@@ -101,6 +101,7 @@ class Iperf(App):
     """iperf3 counts octets and does not look at them."""
 
     name, ports, args = "iperf3", (5201,), ()
+    BLOCK = 128 << 10
 
     def serve(self, by, mode):
         return server(self.port, *by, "iperf3", "-s", "-1", "-p", self.port)
@@ -113,7 +114,9 @@ class Iperf(App):
             if f"sum_received{kind}" not in report:
                 continue
             sent, received = report[f"sum_sent{kind}"]["bytes"], report[f"sum_received{kind}"]["bytes"]
-            want("octets arrive, and no more than were sent", 0 < received <= sent, report)
+            # from 3.16 on a thread may write one more block while another one takes the sender's count
+            most = sent + self.BLOCK * len(report["streams"])
+            want("octets arrive, and no more than were sent", 0 < received <= most, report)
             numbers[name] = (report[f"sum_received{kind}"]["bits_per_second"] / 8e6, " MB/s")
         want("as many numbers as directions", len(numbers) == (2 if "--bidir" in self.args else 1), report)
         return numbers
@@ -660,8 +663,16 @@ class Asyncio(Suite):
                "test_asyncio.test_sendfile", "test_asyncio.test_buffered_proto", "test_selectors")
 
 
+class Tls(Suite):
+    """TLS, by sockets that block, that do not, and of asyncio."""
+
+    name, ports = "CPython test_ssl", (5403,)
+    modules = ("test_ssl", "test_asyncio.test_ssl", "test_asyncio.test_sslproto")
+
+
 ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Stunnel,
-       Haproxy, Qperf, Node, Java, Streams, Uring, Scp, Python, Sockperf, Sockets, Protocols, Asyncio, Container, Go)
+       Haproxy, Qperf, Node, Java, Streams, Uring, Scp, Python, Sockperf, Sockets, Protocols, Asyncio, Tls, Container,
+       Go)
 # Those that `make check` has the time for; the one that falls back, too
 SHORT, SHORT_ALONE = (Iperf, Nginx, Redis, Postgres), (Nginx,)
 
