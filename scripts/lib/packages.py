@@ -34,6 +34,10 @@ SYSROOT_PACKAGES = ("libc6-dev", "libstdc++-12-dev", "linux-libc-dev", "libibver
                     "libcli11-dev", "libfmt-dev", "nlohmann-json3-dev")
 
 
+# What a machine may call its release in its sources: a mirror has all of them.
+RELEASES = ("bookworm", "trixie", "forky", "sid", "oldoldstable", "oldstable", "stable", "testing", "unstable")
+
+
 def mirrors() -> tuple[str, str | None]:
     """URIs of the Debian mirror and, if the machine uses one, of the security archive."""
     rows = output(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(CODENAME)"]).splitlines()
@@ -41,12 +45,12 @@ def mirrors() -> tuple[str, str | None]:
     for row in rows:
         uri, release = row.split()[:2]
         name = row.split()[-1]
-        if re.fullmatch(r"(bookworm|stable|oldstable)", release) and "debian" in uri:
+        if release in RELEASES and "debian" in uri:
             main = main or uri
-        if "security" in release and name.startswith(("bookworm", "stable", "oldstable")):
+        if "security" in release and name.startswith(RELEASES):
             security = security or uri
     if not main:
-        raise Failure("apt knows no Debian 12 (bookworm) mirror on this machine; add one to its sources first")
+        raise Failure("apt knows no Debian mirror on this machine; add one to its sources first")
     return main, security
 
 
