@@ -236,9 +236,11 @@ consteval std::size_t by_abi(std::size_t abi34, std::size_t abi57, std::size_t a
     }
 }
 
-// An ibv_context with private members before it, where the library adds more.
+// An ibv_context with private members before it, where the library adds more: pointers, but one
+// that has 64 bits in 32-bit programs, too.
 struct VerbsContext {
-    std::array<void *, by_abi(320, 320, 344, 368, 368) / 8> library_private;
+    alignas(void *)
+        std::array<std::byte, pointers(by_abi(320, 320, 344, 368, 368) - 8) + 8> library_private;
     ibv_context context;
 };
 static_assert(is_behind_mutex(sizeof(VerbsContext), by_abi(648, 648, 672, 696, 696)));
