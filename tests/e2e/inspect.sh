@@ -29,7 +29,7 @@ ping_pong() {
 		$1 rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7300" && break
 		sleep 0.1
 	done
-	$2 rping -c -a "$3" -p 7300 -C 10 -V && wait $server
+	$2 "$(dirname "$0")/rping.sh" -a "$3" -p 7300 -C 10 -V && wait $server
 }
 in_peer="ip netns exec peer"
 

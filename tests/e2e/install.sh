@@ -81,7 +81,7 @@ seen() {
 		rdma resource show cm_id 2> /dev/null | grep -q LISTEN && break
 		sleep 0.1
 	done
-	rping -c -a 10.77.0.2 -C 10 -V && wait
+	"$(dirname "$0")/rping.sh" -a 10.77.0.2 -C 10 -V && wait
 }
 
 # The module comes by the alias of its protocol.

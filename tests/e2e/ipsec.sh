@@ -62,7 +62,7 @@ associate transport 0x100
 demand transport
 ip netns exec peer rping -s -C $count -S $size -V &
 await listening
-rping -c -a $theirs -C $count -S $size -V
+"$(dirname "$0")/rping.sh" -a $theirs -C $count -S $size -V
 wait
 carried 0x100 $((count * size))
 echo "rping over ESP: good"
