@@ -553,7 +553,9 @@ bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
 				return true;
 			swp_llp_unlock(a);
 		}
-		if (swp_llp_is_locked(a) || swp_llp_is_locked(b))
+		/* without the locks; a late answer costs one more round */
+		if (READ_ONCE(a->sk->sk_lock.owned) ||
+		    READ_ONCE(b->sk->sk_lock.owned))
 			return false;
 		cpu_relax();
 		now = ktime_get_ns();

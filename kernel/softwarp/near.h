@@ -4,10 +4,10 @@
  *
  * Their FPDUs need no network.  If the policies of both devices allow it, the
  * transmit engine hands them to the receive engine of the other QP, which copies
- * the payload from region to region: near_burst() in qp.c.  TCP still carries start-up, the
- * end of the stream, and everything while a process owns one of the sockets.  An
- * FPDU goes past TCP only if the other end has taken all octets that TCP carried,
- * so order is kept, and each FPDU may go either way.
+ * the payload from region to region: near_burst() in qp.c.  TCP still carries
+ * start-up, the end of the stream, and everything while others have one of the
+ * sockets.  An FPDU goes past TCP only if the other end has taken all octets that
+ * TCP carried, so order is kept, and each FPDU may go either way.
  *
  * Addresses and sequence numbers do not prove that two sockets are the ends of one
  * stream: something in between may have chosen them.  So each end sends a token, a
