@@ -114,6 +114,29 @@ static int charge(struct sock *sk)
 }
 
 /*
+ * Keep up to a page more than sk_mem_uncharge() does, so that a socket with one
+ * small message after the other does not take it from the protocol's account and
+ * give it back each time.
+ */
+static void uncharge_sent(struct sock *sk, int octets)
+{
+	if (sk->sk_forward_alloc + octets < (int)(2 * PAGE_SIZE) &&
+	    !sk_under_memory_pressure(sk))
+		sk_mem_charge(sk, -octets);
+	else
+		sk_mem_uncharge(sk, octets);
+}
+
+/* As with TCP, only who has found no room learns that there is some. */
+static void tell_room(struct sock *sk)
+{
+	/* pairs with those in wait_to_send() and sdp_stream_poll() */
+	smp_mb();
+	if (sk->sk_socket && test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+		sk->sk_write_space(sk);
+}
+
+/*
  * Uncharge sent octets, and charge buffers that a move has added.  With the
  * socket locked, or in softirq with its slock.
  */
@@ -144,8 +167,8 @@ static void settle(struct sock *sk)
 	if (!octets)
 		return;
 	sk_wmem_queued_add(sk, -octets);
-	sk_mem_uncharge(sk, octets);
-	sk->sk_write_space(sk);
+	uncharge_sent(sk, octets);
+	tell_room(sk);
 }
 
 bool sdp_sock_trylock(struct sock *sk)

@@ -113,6 +113,8 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	/* callers that do not wait learn of room by SIGIO or poll() */
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	/* pairs with the one in tell_room(), before may_send() below */
+	smp_mb__after_atomic();
 	if (!*timeo)
 		return -EAGAIN;
 	if (signal_pending(current))
@@ -730,7 +732,7 @@ __poll_t sdp_stream_poll(struct socket *sock, struct sdp_link *link)
 		} else {
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, sk);
 			set_bit(SOCK_NOSPACE, &sock->flags);
-			/* pairs with the one in sk_stream_write_space() */
+			/* pairs with the one in tell_room() */
 			smp_mb__after_atomic();
 			if (has_room(sk, link))
 				mask |= EPOLLOUT | EPOLLWRNORM;

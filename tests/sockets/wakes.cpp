@@ -203,6 +203,17 @@ TEST_P(Wakes, EdgeIsToldOnce) {
     EXPECT_EQ(e.wait(20), 0U);
 }
 
+TEST_P(Wakes, WhatIsSentIsNoEdge) {
+    Pair p = connected();
+    Epoll e(p.here, EPOLLIN | EPOLLOUT | EPOLLET);
+    EXPECT_EQ(e.wait(0), kOut);
+    /* room was never short, so none appears */
+    for (size_t size : {1U, 100U, 1000U, 8000U}) {
+        ASSERT_TRUE(send_all(p.here, pattern(size)));
+        EXPECT_EQ(e.wait(20), 0U) << size;
+    }
+}
+
 TEST_P(Wakes, EdgeOfAReset) {
     Pair p = connected();
     Epoll e(p.there, EPOLLIN | EPOLLRDHUP | EPOLLET);
