@@ -528,13 +528,15 @@ static bool take_all(struct ib_cq *cq)
 	int i, n;
 
 	do {
-		while ((n = ib_poll_cq(cq, ARRAY_SIZE(wc), wc)) > 0) {
+		/* fewer than were asked for: what comes now, arming reports */
+		do {
+			n = ib_poll_cq(cq, ARRAY_SIZE(wc), wc);
 			for (i = 0; i < n; i++)
 				wc[i].wr_cqe->done(cq, &wc[i]);
 			left -= n;
 			if (left <= 0)
 				return false;
-		}
+		} while (n == ARRAY_SIZE(wc));
 	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
 				      IB_CQ_REPORT_MISSED_EVENTS) > 0);
 	return true;
