@@ -103,7 +103,7 @@ class Ring {
     }
     // Preparing an entry clears it.
     static void tag(io_uring_sqe *sqe, Op op, void *whose) {
-        io_uring_sqe_set_data64(sqe, reinterpret_cast<std::uint64_t>(whose) |
+        io_uring_sqe_set_data64(sqe, reinterpret_cast<std::uintptr_t>(whose) |
                                          static_cast<std::uint64_t>(op));
     }
 

@@ -166,7 +166,7 @@ void serve(const std::string &where, uint16_t port, size_t size) {
     for (int i = 0; i < kReceives; i++)
         check(!rdma_post_recv(end.id, nullptr, end.memory, size, end.mr), "rdma_post_recv");
 
-    Offer offer = {reinterpret_cast<uint64_t>(end.memory), end.mr->rkey,
+    Offer offer = {reinterpret_cast<uintptr_t>(end.memory), end.mr->rkey,
                    static_cast<uint32_t>(size)};
     param.private_data = &offer;
     param.private_data_len = sizeof(offer);

@@ -281,7 +281,7 @@ TEST(Inline, EveryLength) {
             fill(stack, length, length + (write ? 1000 : 0));
             to.buffer.set(kCanary);
             /* An lkey is not looked at. */
-            ibv_sge sge{reinterpret_cast<uint64_t>(stack), static_cast<uint32_t>(length),
+            ibv_sge sge{reinterpret_cast<uintptr_t>(stack), static_cast<uint32_t>(length),
                         0xdeadbeef};
             constexpr unsigned kFlags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
             if (write) {
@@ -309,10 +309,10 @@ TEST(Inline, GathersSges) {
     Region to(pair.s().pd(), 4096);
     uint8_t source[512];
     fill(source, sizeof(source), 3);
-    SgList list{{reinterpret_cast<uint64_t>(source), 1, 0},
-                {reinterpret_cast<uint64_t>(source + 1), 300, 0},
-                {reinterpret_cast<uint64_t>(source + 301), 0, 0},
-                {reinterpret_cast<uint64_t>(source + 301), 211, 0}};
+    SgList list{{reinterpret_cast<uintptr_t>(source), 1, 0},
+                {reinterpret_cast<uintptr_t>(source + 1), 300, 0},
+                {reinterpret_cast<uintptr_t>(source + 301), 0, 0},
+                {reinterpret_cast<uintptr_t>(source + 301), 211, 0}};
     pair.s().recv(1, {to.all()});
     pair.c().send(2, list, IBV_SEND_INLINE | IBV_SEND_SIGNALED);
     expect_success(pair.s().rcq(), 1, IBV_WC_RECV, 512);

@@ -467,7 +467,7 @@ TEST(Posting, TooManySges) {
 TEST(Posting, TooMuchInline) {
     Pair pair(QpOptions{.inline_data = 64}, veth4());
     std::vector<uint8_t> data(pair.c().cap().max_inline_data + 1);
-    ibv_sge sge{reinterpret_cast<uint64_t>(data.data()), static_cast<uint32_t>(data.size()), 0};
+    ibv_sge sge{reinterpret_cast<uintptr_t>(data.data()), static_cast<uint32_t>(data.size()), 0};
     EXPECT_EQ(post_send(pair.c().qp(), SendWr::send(1, {sge}, IBV_SEND_INLINE)), EINVAL);
     /* The sum counts, and it may not wrap. */
     ibv_sge half{sge.addr, 0x80000000U, 0};
@@ -917,7 +917,7 @@ int resize_by_hand(const ibv_srq *srq, uint32_t max_wr, void *response, unsigned
     body.srq_handle = srq->handle;
     body.attr_mask = IBV_SRQ_MAX_WR;
     body.max_wr = max_wr;
-    request.resp_addr = reinterpret_cast<uint64_t>(response);
+    request.resp_addr = reinterpret_cast<uintptr_t>(response);
     std::memcpy(command.data(), &header, sizeof(header));
     std::memcpy(command.data() + sizeof(header), &body, sizeof(body));
     std::memcpy(command.data() + sizeof(header) + sizeof(body), &request, sizeof(request));

@@ -354,7 +354,7 @@ struct Vast {
         munmap(start, kSize);
     }
 
-    swp_sge sge() const { return {reinterpret_cast<uint64_t>(start), mr->lkey, kSize}; }
+    swp_sge sge() const { return {reinterpret_cast<uintptr_t>(start), mr->lkey, kSize}; }
 
     uint8_t *start;
     Mr mr;

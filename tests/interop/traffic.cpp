@@ -338,7 +338,7 @@ TEST_P(Traffic, Inline) {
             Target written(to, length, 2);
             std::array<uint8_t, 64> source{};
             fill(source.data(), length, 5);
-            ibv_sge sge{reinterpret_cast<uint64_t>(source.data()), static_cast<uint32_t>(length),
+            ibv_sge sge{reinterpret_cast<uintptr_t>(source.data()), static_cast<uint32_t>(length),
                         0};
             to.recv(1, {sent.sge()});
             from.write(2, {sge}, written.addr(), written.region.rkey(),

@@ -117,10 +117,10 @@ class Cgroup {
         bpf_attr attr{};
         attr.prog_type = program_type;
         attr.expected_attach_type = attach_type;
-        attr.insns = reinterpret_cast<uint64_t>(code.data());
+        attr.insns = reinterpret_cast<uintptr_t>(code.data());
         attr.insn_cnt = static_cast<uint32_t>(code.size());
-        attr.license = reinterpret_cast<uint64_t>("GPL");
-        attr.log_buf = reinterpret_cast<uint64_t>(log);
+        attr.license = reinterpret_cast<uintptr_t>("GPL");
+        attr.log_buf = reinterpret_cast<uintptr_t>(log);
         attr.log_size = sizeof(log);
         attr.log_level = 1;
         Fd program(call(BPF_PROG_LOAD, attr));
@@ -169,8 +169,8 @@ class Counts {
         for (uint32_t i = 0; i < kSlots; i++) {
             bpf_attr attr{};
             attr.map_fd = static_cast<uint32_t>(map_.get());
-            attr.key = reinterpret_cast<uint64_t>(&i);
-            attr.value = reinterpret_cast<uint64_t>(&found[i]);
+            attr.key = reinterpret_cast<uintptr_t>(&i);
+            attr.value = reinterpret_cast<uintptr_t>(&found[i]);
             EXPECT_EQ(call(BPF_MAP_LOOKUP_ELEM, attr), 0) << std::strerror(errno);
         }
         return found;
@@ -292,9 +292,9 @@ TEST_P(Sockmap, TakesOrRefuses) {
     attr = {};
     attr.prog_type = BPF_PROG_TYPE_SK_SKB;
     attr.expected_attach_type = BPF_SK_SKB_VERDICT;
-    attr.insns = reinterpret_cast<uint64_t>(pass.data());
+    attr.insns = reinterpret_cast<uintptr_t>(pass.data());
     attr.insn_cnt = static_cast<uint32_t>(pass.size());
-    attr.license = reinterpret_cast<uint64_t>("GPL");
+    attr.license = reinterpret_cast<uintptr_t>("GPL");
     Fd program(call(BPF_PROG_LOAD, attr));
     ASSERT_TRUE(program) << std::strerror(errno);
     attr = {};
@@ -311,8 +311,8 @@ TEST_P(Sockmap, TakesOrRefuses) {
         uint32_t value = static_cast<uint32_t>(fd->get());
         attr = {};
         attr.map_fd = static_cast<uint32_t>(map.get());
-        attr.key = reinterpret_cast<uint64_t>(&slot);
-        attr.value = reinterpret_cast<uint64_t>(&value);
+        attr.key = reinterpret_cast<uintptr_t>(&slot);
+        attr.value = reinterpret_cast<uintptr_t>(&value);
         int error = ERRNO_OF(call(BPF_MAP_UPDATE_ELEM, attr));
         /* the pointer that a map needs is in use in a socket that has connected */
         if (tcp || (fell && fd == &p.there)) {

@@ -108,7 +108,7 @@ TEST_P(Fallen, ZeroCopyReceive) {
     ASSERT_NE(at, MAP_FAILED) << std::strerror(errno);
     ASSERT_TRUE(send_all(p.here, pattern(20000)));
     ASSERT_EQ(events(p.there, POLLIN, 10000), POLLIN);
-    zc.address = reinterpret_cast<uint64_t>(at);
+    zc.address = reinterpret_cast<uintptr_t>(at);
     zc.length = kSize;
     ASSERT_EQ(::getsockopt(p.there.get(), SOL_TCP, kOption, &zc, &len), 0) << std::strerror(errno);
     EXPECT_GT(zc.length + zc.left, 0U);

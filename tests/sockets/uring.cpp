@@ -61,7 +61,7 @@ class Ring {
     }
     io_uring_sqe &ask(uint8_t opcode, const Fd &fd, uint64_t name, void *at, size_t size) {
         io_uring_sqe &sqe = ask(opcode, fd.get(), name);
-        sqe.addr = reinterpret_cast<uint64_t>(at);
+        sqe.addr = reinterpret_cast<uintptr_t>(at);
         sqe.len = static_cast<uint32_t>(size);
         return sqe;
     }
@@ -80,7 +80,7 @@ class Ring {
                 return false;
             __kernel_timespec ts{left / 1000, left % 1000 * 1000000};
             io_uring_getevents_arg arg{};
-            arg.ts = reinterpret_cast<uint64_t>(&ts);
+            arg.ts = reinterpret_cast<uintptr_t>(&ts);
             ::syscall(SYS_io_uring_enter, fd_.get(), 0, 1,
                       IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof(arg));
         }
@@ -245,7 +245,7 @@ TEST_P(Uring, Accept) {
     Address from;
     from.len = sizeof(from.storage);
     io_uring_sqe &sqe = ring.ask(IORING_OP_ACCEPT, l, 1, from.get(), 0);
-    sqe.addr2 = reinterpret_cast<uint64_t>(&from.len);
+    sqe.addr2 = reinterpret_cast<uintptr_t>(&from.len);
     sqe.accept_flags = SOCK_CLOEXEC;
     ring.submit();
     EXPECT_TRUE(ring.idle());
@@ -408,7 +408,7 @@ TEST_P(Uring, ReceiveAgainAndAgain) {
     Ring ring;
     Octets room(8 * 1000);
     io_uring_sqe &give = ring.ask(IORING_OP_PROVIDE_BUFFERS, 8, 1);
-    give.addr = reinterpret_cast<uint64_t>(room.data());
+    give.addr = reinterpret_cast<uintptr_t>(room.data());
     give.len = 1000;
     give.buf_group = 7;
     ring.submit();
@@ -539,7 +539,7 @@ TEST_P(Uring, TimeIsUp) {
     __kernel_timespec ts{0, 60000000};
     ring.ask(IORING_OP_RECV, p.there, 1, in.data(), 10).flags = IOSQE_IO_LINK;
     io_uring_sqe &sqe = ring.ask(IORING_OP_LINK_TIMEOUT, -1, 2);
-    sqe.addr = reinterpret_cast<uint64_t>(&ts);
+    sqe.addr = reinterpret_cast<uintptr_t>(&ts);
     sqe.len = 1;
     ring.submit();
     EXPECT_EQ(ring.result(2), -ETIME);

@@ -866,7 +866,7 @@ TEST_F(ProviderQp, GrantsWhatTheModuleGrants) {
     EXPECT_EQ(attr.cap.max_inline_data, 96U);
     to_init(qp);
     std::array<unsigned char, 97> data{};
-    ibv_sge sg{.addr = reinterpret_cast<std::uint64_t>(data.data()), .length = 96, .lkey = 0};
+    ibv_sge sg{.addr = reinterpret_cast<std::uintptr_t>(data.data()), .length = 96, .lkey = 0};
     ibv_send_wr wr{};
     wr.opcode = IBV_WR_SEND;
     wr.send_flags = IBV_SEND_INLINE;

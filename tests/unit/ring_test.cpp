@@ -71,7 +71,7 @@ class RingMemory {
 };
 
 std::uint64_t address(const void *p) {
-    return reinterpret_cast<std::uint64_t>(p);
+    return reinterpret_cast<std::uintptr_t>(p);
 }
 
 ibv_send_wr send_wr(std::uint64_t id, ibv_wr_opcode opcode = IBV_WR_SEND) {

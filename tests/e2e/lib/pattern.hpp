@@ -51,7 +51,7 @@ class Buffer {
     ~Buffer();
     uint8_t *data() const { return data_; }
     uint8_t *at(size_t offset) const { return data_ + offset; }
-    uint64_t addr(size_t offset = 0) const { return reinterpret_cast<uint64_t>(data_ + offset); }
+    uint64_t addr(size_t offset = 0) const { return reinterpret_cast<uintptr_t>(data_ + offset); }
     size_t size() const { return size_; }
     void set(uint8_t value) const;
 

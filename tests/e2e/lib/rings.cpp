@@ -33,7 +33,7 @@ void ring_doorbell(ibv_qp *qp) {
     command.header.command = IB_USER_VERBS_CMD_POST_SEND;
     command.header.in_words = sizeof(command) / 4;
     command.header.out_words = sizeof(response) / 4;
-    command.body.response = reinterpret_cast<uint64_t>(&response);
+    command.body.response = reinterpret_cast<uintptr_t>(&response);
     command.body.qp_handle = qp->handle;
     command.body.wqe_size = sizeof(ib_uverbs_send_wr);
     ssize_t written = write(qp->context->cmd_fd, &command, sizeof(command));

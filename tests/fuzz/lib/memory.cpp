@@ -125,7 +125,7 @@ Memory::Mr Memory::add(ibv_pd *pd, size_t at, size_t size, int access) {
 }
 
 Span Memory::span(const Mr &mr) const {
-    return {reinterpret_cast<uint64_t>(mr->addr), static_cast<uint32_t>(mr->length), mr->rkey};
+    return {reinterpret_cast<uintptr_t>(mr->addr), static_cast<uint32_t>(mr->length), mr->rkey};
 }
 
 void Memory::keep(const char *name, size_t at, size_t size) {
@@ -134,15 +134,15 @@ void Memory::keep(const char *name, size_t at, size_t size) {
 }
 
 ibv_sge Memory::receive(unsigned index) const {
-    return {reinterpret_cast<uint64_t>(base_ + receive_at(index)), kReceiveSize, local_->lkey};
+    return {reinterpret_cast<uintptr_t>(base_ + receive_at(index)), kReceiveSize, local_->lkey};
 }
 
 ibv_sge Memory::sink(unsigned index, uint32_t size) const {
-    return {reinterpret_cast<uint64_t>(base_ + sink_at(index)), size, sink_->lkey};
+    return {reinterpret_cast<uintptr_t>(base_ + sink_at(index)), size, sink_->lkey};
 }
 
 ibv_sge Memory::source(uint32_t offset, uint32_t size) const {
-    return {reinterpret_cast<uint64_t>(base_ + kSourceAt + offset), size, source_->lkey};
+    return {reinterpret_cast<uintptr_t>(base_ + kSourceAt + offset), size, source_->lkey};
 }
 
 std::string Memory::damage() const {

@@ -430,7 +430,7 @@ bool notify_any(Actor &, Random &random, const Object &id) {
 bool set_option(Actor &, Random &random, const Object &id) {
     uint64_t value = random.below(256);
     rdma_ucm_set_option request{};
-    request.optval = reinterpret_cast<uint64_t>(&value);
+    request.optval = reinterpret_cast<uintptr_t>(&value);
     request.id = id.handle;
     request.level = static_cast<uint32_t>(random.below(10) == 0);
     request.optname = static_cast<uint32_t>(random.below(5));
@@ -467,7 +467,7 @@ bool any_cm_command(Actor &actor, Random &random) {
     std::array<uint64_t, 40> words{};
     for (uint64_t &word : words)
         word = random.chance(80) ? random.below(16) : random.next();
-    words[random.below(2)] = reinterpret_cast<uint64_t>(answer.bytes.data());
+    words[random.below(2)] = reinterpret_cast<uintptr_t>(answer.bytes.data());
     auto number = static_cast<uint32_t>(random.below(26));
     /* see claim_answer() and migrate_any() */
     if (number == RDMA_USER_CM_CMD_ACCEPT || number == RDMA_USER_CM_CMD_REJECT ||

@@ -23,7 +23,7 @@ void write_command(int fd, uint32_t number, bool extended, Octets core, Octets t
         /* counted in eights; the size of the core tells which version of it this is */
         ib_uverbs_ex_cmd_hdr second{};
         if (core_answer + tail_answer != 0)
-            second.response = reinterpret_cast<uint64_t>(answer.bytes.data());
+            second.response = reinterpret_cast<uintptr_t>(answer.bytes.data());
         second.provider_in_words = static_cast<uint16_t>(tail.size() / 8);
         second.provider_out_words = static_cast<uint16_t>(tail_answer / 8);
         std::memcpy(out.data() + at, &second, sizeof(second));

@@ -56,7 +56,7 @@ Answer verb(int fd, uint32_t number, Core core, size_t core_answer = 0, size_t t
             Octets tail = {}) {
     Answer answer;
     if constexpr (requires { core.response; })
-        core.response = reinterpret_cast<uint64_t>(answer.bytes.data());
+        core.response = reinterpret_cast<uintptr_t>(answer.bytes.data());
     write_command(fd, number, false, octets_of(core), tail, core_answer, tail_answer, answer);
     return answer;
 }
@@ -76,7 +76,7 @@ template<typename Core>
 Answer cm(int fd, uint32_t number, Core core, size_t answer_size = 0) {
     Answer answer;
     if constexpr (requires { core.response; })
-        core.response = reinterpret_cast<uint64_t>(answer.bytes.data());
+        core.response = reinterpret_cast<uintptr_t>(answer.bytes.data());
     answer.error = write_cm(fd, number, octets_of(core), answer_size);
     return answer;
 }

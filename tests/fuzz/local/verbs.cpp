@@ -354,7 +354,7 @@ bool modify_srq(Actor &actor, Random &random) {
         return false;
     swp_modify_srq_resp resp{};
     swp_modify_srq_req tail{};
-    tail.resp_addr = reinterpret_cast<uint64_t>(&resp);
+    tail.resp_addr = reinterpret_cast<uintptr_t>(&resp);
     if (random.chance(10))
         tail.resp_addr = random.pick({uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 63});
     ib_uverbs_modify_srq request{};
@@ -399,7 +399,7 @@ struct Range {
 
 Range some_range(const Actor &actor, Random &random, uint8_t *place) {
     Range range{};
-    range.start = reinterpret_cast<uint64_t>(actor.arena()) + random.below(Actor::kArena / 2);
+    range.start = reinterpret_cast<uintptr_t>(actor.arena()) + random.below(Actor::kArena / 2);
     range.length = random.chance(80) ? random.range(1, 65536) : random.below(Actor::kArena / 2);
     switch (random.below(30)) {
     case 0: range.length = random.next(); break;
@@ -408,7 +408,7 @@ Range some_range(const Actor &actor, Random &random, uint8_t *place) {
     case 3: range.length = ~uint64_t{0} - range.start; break;
     case 4:
     case 5: /* pages of a ring, so that a peer may write there */
-        range.start = reinterpret_cast<uint64_t>(place);
+        range.start = reinterpret_cast<uintptr_t>(place);
         range.length = random.range(1, 3) * 4096;
         break;
     default: break;
@@ -421,7 +421,7 @@ Range some_range(const Actor &actor, Random &random, uint8_t *place) {
 std::optional<Object> make_mr(Actor &actor, Random &random, const Object &pd, bool sane) {
     Range range = some_range(actor, random, actor.place(random));
     if (sane) {
-        range.start = reinterpret_cast<uint64_t>(actor.arena()) + random.below(64) * 4096;
+        range.start = reinterpret_cast<uintptr_t>(actor.arena()) + random.below(64) * 4096;
         range.length = 65536;
     }
     ib_uverbs_reg_mr request{};
@@ -741,7 +741,7 @@ bool any_command(Actor &actor, Random &random) {
         if (random.chance(20))
             word = any_of(board->qpns, random);
     }
-    request.words[0] = reinterpret_cast<uint64_t>(answer.bytes.data());
+    request.words[0] = reinterpret_cast<uintptr_t>(answer.bytes.data());
     auto number = static_cast<uint32_t>(random.below(random.chance(80) ? 72 : 256));
     size_t used = random.below(16) * 8;
     write_command(in->fd, number, random.chance(40), {reinterpret_cast<uint8_t *>(&request), used},
@@ -767,7 +767,7 @@ bool any_ioctl(Actor &actor, Random &random) {
             attr.attr_id = static_cast<uint16_t>(attr.attr_id | 0x1000);
         attr.len = static_cast<uint16_t>(random.pick({0U, 0U, 4U, 8U, 8U, 16U, 64U}));
         attr.flags = static_cast<uint16_t>(random.below(2)); /* UVERBS_ATTR_F_MANDATORY */
-        attr.data = reinterpret_cast<uint64_t>(data.data());
+        attr.data = reinterpret_cast<uintptr_t>(data.data());
         if (attr.len == 0)
             attr.data = object ? object->handle : random.below(16);
     }
