@@ -185,7 +185,7 @@ TEST(WireData, Segmentation) {
         EXPECT_EQ(unit.ulpdu[0], done + payload == kLength ? 0xc1 : 0x81);
         EXPECT_EQ(unit.ulpdu[1], 0x40 | kOpWrite);
         EXPECT_EQ(get32(unit.ulpdu, 2), 0xabcdU);
-        EXPECT_EQ(get64(unit.ulpdu, 6), 0xfffffff0 + done); // past 32 bits
+        EXPECT_EQ(get64(unit.ulpdu, 6), uint64_t{0xfffffff0} + done); // past 32 bits
         EXPECT_EQ(mismatch(unit.ulpdu.data() + 14, payload, 21, done), payload);
         done += payload;
     }
