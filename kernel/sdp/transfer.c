@@ -1103,7 +1103,8 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_unlock_bh(&link->lock);
 	if (!sk)
 		return;
-	if (payload)
+	/* octets of its own, or of the quiet messages before it */
+	if (payload || covers > 1)
 		sdp_sock_sent(sk);
 	sock_put(sk);
 }
