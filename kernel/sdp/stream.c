@@ -115,8 +115,12 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	/* pairs with the one in tell_room(), before may_send() below */
 	smp_mb__after_atomic();
-	if (!*timeo)
+	if (!*timeo) {
+		/* nothing is on its way whose end would tell: as with TCP */
+		if (room && !sk->sk_wmem_queued)
+			sk->sk_write_space(sk);
 		return -EAGAIN;
+	}
 	if (signal_pending(current))
 		return sock_intr_errno(*timeo);
 	if (room)
