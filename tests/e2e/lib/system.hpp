@@ -53,6 +53,12 @@ T full_or_quick(T full, T quick) {
 /* Is the running kernel older than this version? */
 bool kernel_before(unsigned major, unsigned minor);
 
+/*
+ * User-Mode Linux: the threads of one process share a process of the host, so a
+ * thread that spins keeps the others from running until a timer tick.
+ */
+bool threads_take_turns();
+
 class Failure : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
