@@ -35,7 +35,8 @@ class Job:
     command: str = ""  # for bash; empty asks for a prompt
     kernel: str | kernels.Kernel = "stock-6.12"  # by its name, or one that is part of another base
     root: str = ""  # of packages.ROOTS; empty: the base itself
-    net: str = "veth"
+    net: str = "veth"  # or two-hosts, or nic
+    init: str = ""  # "systemd": the root's own, which starts the command as a service
     driver: str = "softwarp"
     module: Path | None = None  # what provides the driver; None: the kernel's own
     mtu: int = 1500
@@ -144,6 +145,8 @@ class Guest:
         release = root_of(job, kernel)
         if release:
             words += [f"softwarp.root={packages.root(release)}", f"softwarp.cache={cache_root()}"]
+        if job.init:
+            words += [f"softwarp.init={job.init}", "systemd.firstboot=off", "systemd.wants=softwarp-guest.service"]
         if kernel.uml:
             con = "fd:0,fd:1" if shell else "null,fd:1"
             args = [kernel.image, f"mem={mem}M", f"ncpus={job.cpus}", "seccomp=on", "root=/dev/root", "rootfstype=hostfs",
@@ -163,6 +166,8 @@ class Guest:
                     "-virtfs", f"local,path={job.base},mount_tag=root,security_model=none,readonly=on,multidevs=remap",
                     "-virtfs", f"local,path={out},mount_tag=out,security_model=none,multidevs=remap",
                     "-kernel", kernel.image, "-initrd", initramfs(kernel), "-append", " ".join(append)]
+            if job.net == "nic":
+                args += ["-nic", "user,restrict=on,model=virtio-net-pci"]
             if job.net == "two-hosts":
                 server = "on" if role == "peer" else "off"
                 args += ["-netdev", f"stream,id=wire,server={server},addr.type=unix,addr.path={scratch}/wire",
