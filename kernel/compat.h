@@ -55,6 +55,16 @@ swp_hrtimer_setup_soft(struct hrtimer *t,
 #include <net/proto_memory.h>
 #endif
 
+/* Since 6.12, the octets of an skb may be in a device's memory (devmem TCP). */
+static inline bool swp_skb_is_readable(const struct sk_buff *skb)
+{
+#ifdef SWP_HAVE_UNREADABLE
+	return skb_frags_readable(skb);
+#else
+	return true;
+#endif
+}
+
 /* Before 6.5, sendfile() used ops of its own. */
 static inline void swp_no_sendpage(struct proto_ops *ops)
 {

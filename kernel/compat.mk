@@ -44,6 +44,7 @@ ccflags-y += $(call swp-has,\(\*resize_user_cq\),rdma/ib_verbs.h,SWP_HAVE_RESIZE
 ccflags-y += $(call swp-has,\(\*counter_unbind_qp\)\(.*port\),rdma/ib_verbs.h,SWP_HAVE_COUNTER_PORT)
 ccflags-y += $(call swp-has,\(\*counter_init\),rdma/ib_verbs.h,SWP_HAVE_COUNTER_INIT)
 ccflags-y += $(if $(shell grep -sE -A1 'int \(\*create_cq\)' $(swp-inc)/rdma/ib_verbs.h | grep uverbs_attr_bundle),-DSWP_HAVE_CREATE_CQ_ATTRS)
+ccflags-y += $(call swp-has,skb_frags_readable,linux/skbuff.h,SWP_HAVE_UNREADABLE)
 ccflags-y += $(call swp-has,sk_under_memory_pressure,net/proto_memory.h,SWP_HAVE_PROTO_MEMORY)
 # This one cannot be found in a header.
 ccflags-y += $(if $(shell [ $(VERSION) -eq 6 ] && [ $(PATCHLEVEL) -lt 6 ] && echo y),-DSWP_BEFORE_6_6)

@@ -296,8 +296,15 @@ static int rx_actor(read_descriptor_t *desc, struct sk_buff *skb,
 	int taken;
 
 	swp_qp_assert_owned(qp);
-	taken = unlikely(qp->sp.rx_markers) ? rx_marked(desc, skb, off, len) :
-					      rx_skb(desc, skb, off, len);
+	if (unlikely(!swp_skb_is_readable(skb))) {
+		/* no processor can read them: the stream was steered to a queue of devmem TCP */
+		swp_qp_fail(qp, SWP_FAULT_MPA_LOCAL, NULL, 0, 0, NULL);
+		taken = len;
+	} else {
+		taken = unlikely(qp->sp.rx_markers) ?
+				rx_marked(desc, skb, off, len) :
+				rx_skb(desc, skb, off, len);
+	}
 	desc->count -= min_t(size_t, desc->count, taken);
 	return taken;
 }

@@ -14,8 +14,11 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <net/net_namespace.h>
+#include <net/tcp.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+
+#include "softwarp/qp.h"
 
 static char *addr = "10.77.0.1";
 module_param(addr, charp, 0444);
@@ -1274,6 +1277,37 @@ static void all_of_memory(struct kunit *test)
 	pair_drop(p);
 }
 
+#ifdef SWP_HAVE_UNREADABLE
+/*
+ * Octets that no processor can read end the stream: nobody looks at them.  They
+ * are marked so while they wait for the owner of the socket.
+ */
+static void unreadable(struct kunit *test)
+{
+	struct pair *p = pair_make(test, (struct kind){ IB_POLL_SOFTIRQ });
+	struct swp_qp *qp = to_swp_qp(p->b.qp);
+	struct sock *sk = qp->llp->sk;
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND };
+	struct sk_buff *skb;
+	struct req r;
+	int i;
+
+	wr.wr_cqe = req_cqe(&r);
+	lock_sock(sk);
+	must(test, ib_post_send(p->a.qp, &wr, NULL), "SEND");
+	for (i = 0; i < 1000 && !READ_ONCE(sk->sk_backlog.tail); i++)
+		msleep(20);
+	spin_lock_bh(&sk->sk_lock.slock);
+	for (skb = sk->sk_backlog.head; skb; skb = skb->next)
+		skb->unreadable = 1;
+	spin_unlock_bh(&sk->sk_lock.slock);
+	release_sock(sk);
+	KUNIT_EXPECT_EQ(test, (int)qp->fault, (int)SWP_FAULT_MPA_LOCAL);
+	KUNIT_EXPECT_TRUE(test, came(&p->a.down));
+	pair_drop(p);
+}
+#endif
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(sends_softirq),
 	KUNIT_CASE(sends_workqueue),
@@ -1297,6 +1331,9 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(deregister_in_use),
 	KUNIT_CASE(queues_of_no_length),
 	KUNIT_CASE(all_of_memory),
+#ifdef SWP_HAVE_UNREADABLE
+	KUNIT_CASE(unreadable),
+#endif
 	{}
 };
 
