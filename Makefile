@@ -67,8 +67,8 @@ conformance-programs:
 	cmake --build build/cmake-conformance --parallel $(JOBS)
 
 .PHONY: check
-check: setup-consumers ## every test; ends with "N passed, N failed"
-	@scripts/check
+check: setup-consumers ## every test; ends with "N passed, N failed"; MINUTES=N leaves out what would not end by then
+	@scripts/check $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: lint builds unit kunit e2e preload switch
 lint: ## style and static checks
