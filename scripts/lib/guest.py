@@ -189,7 +189,7 @@ class Guest:
                     "-virtfs", f"local,path={out},mount_tag=out,security_model=none,multidevs=remap",
                     "-kernel", kernel.image, "-initrd", initramfs(kernel), "-append", " ".join(append)]
             if job.net == "nic":
-                args += ["-nic", "user,restrict=on,model=virtio-net-pci"]
+                args += ["-nic", f"user,restrict=on,model=virtio-net-{arch.bus}"]
             if job.net == "two-hosts":
                 server, number = ("on", 1) if role == "peer" else ("off", 0)
                 args += ["-netdev", f"stream,id=wire,server={server},addr.type=unix,addr.path={scratch}/wire" if namespace < 0

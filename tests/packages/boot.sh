@@ -5,21 +5,8 @@
 # device persistent as softwarp-devices(8) says; nothing but the file is there at the next boot, and the device has to be.
 set -u
 
-failed=0
-
-check() { # what, function
-	if text=$("$2" 2>&1); then
-		echo "ok     $1"
-	else
-		echo "FAILED $1"
-		printf '%s\n' "$text" | sed 's/^/    /'
-		failed=$((failed + 1))
-	fi
-}
-
-user() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-}
+# shellcheck source=tests/packages/steps.sh
+. "${0%/*}/steps.sh"
 
 # Some units of a guest without a disk may fail, ours may not.
 booted() {

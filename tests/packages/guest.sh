@@ -8,21 +8,8 @@ set -u
 
 version=$1 # of the packages
 release=$(uname -r)
-failed=0
-
-check() { # what, function
-	if text=$("$2" 2>&1); then
-		echo "ok     $1"
-	else
-		echo "FAILED $1"
-		printf '%s\n' "$text" | sed 's/^/    /'
-		failed=$((failed + 1))
-	fi
-}
-
-user() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-}
+# shellcheck source=tests/packages/steps.sh
+. "${0%/*}/steps.sh"
 
 loaded() {
 	for name in softwarp softwarp_sdp; do
