@@ -61,4 +61,4 @@ second)
 	check "rping of an ordinary user, by the address of the network card" pings
 	;;
 esac
-[ $failed = 0 ]
+[ "${failed:-1}" = 0 ]

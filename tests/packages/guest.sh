@@ -99,4 +99,4 @@ check "rping of an ordinary user" pings
 check "programs of ordinary users under sdp_run" sockets
 check "manual pages, header, --version" documented
 check "sdp_switch" hooks
-[ $failed = 0 ]
+[ "${failed:-1}" = 0 ]
