@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -115,12 +116,25 @@ void Peer::say(SdpMessage msg, View payload) {
     say_octets(wire::join({encode(numbered(msg), layout), payload}));
 }
 
-/* A message, one buffer's full, whose segments are in order */
+/* An RDMA Write of no octets, which RFC 5041 section 5.2 gives no STag to check */
+static bool is_probe(const wire::Segment &segment) {
+    return segment.tagged() && segment.last() && segment.opcode() == wire::kOpWrite &&
+           segment.payload.empty();
+}
+
 Heard Peer::hear_message() {
+    for (;;) {
+        wire::Segment segment = stream.hear_segment();
+        if (!is_probe(segment))
+            return hear_rest(std::move(segment));
+    }
+}
+
+/* A message, one buffer's full, whose segments are in order */
+Heard Peer::hear_rest(wire::Segment segment) {
     Heard found;
     msn_heard_++;
-    for (bool last = false; !last;) {
-        wire::Segment segment = stream.hear_segment();
+    for (;;) {
         EXPECT_FALSE(segment.tagged()) << segment.text();
         EXPECT_EQ(segment.qn, 0U) << segment.text();
         EXPECT_EQ(segment.msn, msn_heard_);
@@ -129,7 +143,9 @@ Heard Peer::hear_message() {
             e2e::fail("a message was expected: " + segment.text());
         found.opcode = segment.opcode();
         wire::append(found.octets, segment.payload);
-        last = segment.last();
+        if (segment.last())
+            break;
+        segment = stream.hear_segment();
     }
     found.msg = SdpMessage::parse(found.octets, layout);
     return found;
@@ -163,7 +179,24 @@ static void check_kind(const Heard &h) {
 }
 
 Heard Peer::hear() {
-    Heard found = hear_message();
+    return held_to_rules(hear_message());
+}
+
+std::optional<Heard> Peer::hear_within(wire::milliseconds quiet) {
+    wire::Deadline deadline(quiet);
+    for (;;) {
+        wire::Ending ending = stream.ending(deadline);
+        if (ending == wire::Ending::none)
+            return std::nullopt;
+        if (ending != wire::Ending::data)
+            e2e::fail("the stream is to stay open: " + wire::ending_text(ending));
+        wire::Segment segment = stream.hear_segment();
+        if (!is_probe(segment))
+            return held_to_rules(hear_rest(std::move(segment)));
+    }
+}
+
+Heard Peer::held_to_rules(Heard found) {
     check_kind(found);
     EXPECT_EQ(found.msg.mseq, heard);
     heard++;

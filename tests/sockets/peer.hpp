@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "kinds.hpp"
 #include "wire/sdp.hpp"
@@ -49,6 +50,10 @@ struct Heard {
     wire::Bytes payload() const;
 };
 
+/*
+ * A socket without credit for long probes its peer by an RDMA Write of no octets.
+ * That is no message, and what hears messages passes over it, as a peer's RNIC does.
+ */
 class Peer {
   public:
     explicit Peer(int fd) : stream(e2e::Fd(fd)) {}
@@ -65,7 +70,9 @@ class Peer {
     void say_octets(wire::View octets, uint8_t opcode = wire::kOpSend, uint32_t stag = 0);
     SdpMessage numbered(SdpMessage msg);
     Heard hear();
-    /* The same, without those that only tell of buffers */
+    /* The same, or none if none begins in the time; an end of the stream fails the test. */
+    std::optional<Heard> hear_within(wire::milliseconds quiet);
+    /* The same as hear(), without those that only tell of buffers */
     Heard hear_other();
 
     wire::Stream stream;
@@ -74,6 +81,8 @@ class Peer {
 
   private:
     Heard hear_message();
+    Heard hear_rest(wire::Segment segment);
+    Heard held_to_rules(Heard found);
     uint32_t msn_said_ = 0, msn_heard_ = 0;
 };
 
