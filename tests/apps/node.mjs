@@ -13,6 +13,8 @@ function serve(port, file) {
     else
       request.pipe(response); // the body, as it comes
   });
+  // A client that computes for longer than the usual 5 s would send on a connection that the server is just closing.
+  server.keepAliveTimeout = 0;
   server.listen(Number(port), "0.0.0.0");
 }
 
