@@ -454,6 +454,50 @@ u32 swp_llp_moved(const struct swp_llp *llp)
 	return tp->snd_una + tp->copied_seq;
 }
 
+/*
+ * Is there room for much more than the peer may send?  By the rule by which TCP tells
+ * it after a read; a hint without the lock.
+ */
+static bool window_lags(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = tcp_receive_window(tp);
+	int most = min_t(int, tcp_space(sk), min(tp->window_clamp, tp->rcv_ssthresh));
+
+	return READ_ONCE(sk->sk_state) == TCP_ESTABLISHED &&
+	       most > 0 && 2 * window <= (u32)most;
+}
+
+/* How often it is told of that after one release */
+#define SWP_WINDOW_TRIES	4
+
+/*
+ * TCP counts all packets that have waited for the owner as if they took up memory,
+ * until it has processed the last of them.  So what is read meanwhile opens no window,
+ * and after that nobody would: a peer that has used its window up would wait until
+ * its timer sends a probe.
+ */
+void swp_llp_release(struct swp_llp *llp)
+{
+	struct sock *sk = llp->sk;
+	bool owned;
+	int i;
+
+	release_sock(sk);
+	for (i = 0; i < SWP_WINDOW_TRIES && data_race(window_lags(sk)); i++) {
+		spin_lock_bh(&sk->sk_lock.slock);
+		owned = sock_owned_by_user_nocheck(sk);
+		if (!owned)
+			inet_csk_schedule_ack(sk);
+		spin_unlock_bh(&sk->sk_lock.slock);
+		/* another process comes here later */
+		if (owned)
+			return;
+		/* it owns the socket before any packet waits for it */
+		tcp_sock_set_quickack(sk, 1);
+	}
+}
+
 u32 swp_llp_unread(const struct swp_llp *llp)
 {
 	const struct tcp_sock *tp = tcp_sk(llp->sk);

@@ -166,6 +166,11 @@ bool swp_llp_is_acked(const struct swp_llp *llp, u32 seq);
 u32 swp_llp_moved(const struct swp_llp *llp);
 /* Segments received out of order */
 u32 swp_llp_out_of_order(const struct swp_llp *llp);
+/*
+ * Release the socket, which this process owns.  If octets were read while it did, from
+ * packets that had waited for it, tell the peer of the room that they have left.
+ */
+void swp_llp_release(struct swp_llp *llp);
 /* Octets received that we have not read */
 u32 swp_llp_unread(const struct swp_llp *llp);
 /* Does a process own the socket, as opposed to softirq? */

@@ -623,7 +623,7 @@ static bool receive(struct swp_qp *qp, enum swp_rx_by by, size_t octets)
 		receives(qp, more ? by : SWP_RX_SOFTIRQ);
 		swp_tx_news(qp, SWP_NEWS_DATA);
 	}
-	release_sock(llp->sk);
+	swp_llp_release(llp);
 	swp_llp_put(llp);
 	return more;
 }
@@ -868,7 +868,7 @@ static void linger_work(struct work_struct *work)
 			start_linger(qp);
 		else
 			swp_qp_dead(qp, -ETIMEDOUT);
-		release_sock(llp->sk);
+		swp_llp_release(llp);
 		swp_llp_put(llp);
 	}
 	swp_qp_put(qp);
@@ -1026,7 +1026,7 @@ static void own_burst(struct swp_qp *qp, struct swp_llp *llp, enum swp_run why,
 	} else if (why == SWP_RUN_POLL_END) {
 		end_poller(qp);
 	}
-	release_sock(llp->sk);
+	swp_llp_release(llp);
 	kvfree(buf);
 }
 
@@ -1584,7 +1584,7 @@ void swp_qp_abort(struct swp_qp *qp, const void *conn)
 	lock_sock(llp->sk);
 	if (llp->owner == qp)
 		swp_qp_dead(qp, -ECONNABORTED);
-	release_sock(llp->sk);
+	swp_llp_release(llp);
 	swp_llp_put(llp);
 }
 
@@ -1638,7 +1638,7 @@ static void modify_stream(struct swp_qp *qp, enum swp_qp_input input)
 	lock_sock(llp->sk);
 	if (llp->owner == qp)
 		qp_step(qp, input);
-	release_sock(llp->sk);
+	swp_llp_release(llp);
 	swp_llp_put(llp);
 }
 
