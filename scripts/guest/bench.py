@@ -23,6 +23,12 @@ def sample(test: str, op: str, size: int, qps: int, plan: dict, driver: str) -> 
     seconds = plan["seconds"]
     if op == "socket":
         return measure.sockets(plan["socket_program"], driver != "tcp", test, size, qps, seconds)
+    for link in measure.LINKS:
+        if test.startswith(f"{link}_"):
+            with measure.worse_link(link):
+                return sample(test.removeprefix(f"{link}_"), op, size, qps, plan, driver)
+    if op == "many":
+        return measure.many(plan["many_program"], driver == "tcp", test, qps)
     place = measure.ONE_HOST if test.startswith("host_") else measure.HOSTS
     test = test.removeprefix("host_")
     if driver == "tcp":
@@ -67,7 +73,7 @@ def main() -> int:
             for test, op, size, qps in tests:
                 for column, driver in plan["columns"]:
                     # what sockets are measured on is softwarp; rdma_cm finds no siw on lo
-                    if driver == "siw" and (op == "socket" or test.startswith("host_")):
+                    if driver == "siw" and (op in ("socket", "many") or test.startswith(("host_", "loss_", "delay_"))):
                         continue
                     # TCP knows no write, read or send: one sample per shape and round serves all three.
                     if driver == "tcp" and (test, size, qps) in tcp_done:

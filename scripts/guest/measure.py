@@ -5,9 +5,11 @@ Runs in the guest, so it imports nothing of the harness.  Every figure comes fro
 else raises, and is never a zero.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -229,6 +231,40 @@ def sockets(program: str, sdp: bool, test: str, size: int, connections: int, sec
     if name == "echo":
         return result["seconds"] * 1e6 * connections / result["count"]
     return result["count"] / result["seconds"] / (1e6 if name == "stream" else 1)
+
+
+def many(program: str, tcp: bool, test: str, count: int) -> float:
+    """Connections per second until so many are up (test setup), or the KiB of memory of each end of one (memory)."""
+    port = str(next_port())
+    args = [program, "--port", port, "--count", str(count), *(["--tcp"] if tcp else [])]
+    limit = "net.ipv4.tcp_max_tw_buckets"
+    before = pathlib.Path("/proc/sys/net/ipv4/tcp_max_tw_buckets").read_text(encoding="ascii").strip()
+    # Ports in TIME-WAIT would not suffice for the next measurement.
+    for host in ([], IN_PEER):
+        sh(*host, "sysctl", "-q", "-w", f"{limit}=0")
+    try:
+        with Server([*args, "--server", PEER4], int(port)):
+            result = json.loads(client([*args, "--connect", PEER4], 120))
+    finally:
+        for host in ([], IN_PEER):
+            sh(*host, "sysctl", "-q", "-w", f"{limit}={before}")
+    return result["count"] / result["seconds"] if test == "setup" else result["bytes_per_end"] / 1024
+
+
+LINKS = {"loss": ["loss", "1%"], "delay": ["delay", "5ms", "limit", "100000"]}
+
+
+@contextlib.contextmanager
+def worse_link(how: str):
+    """A link that loses packets, or takes longer, in both directions."""
+    ends = [(["tc", "qdisc"], "net0"), ([*IN_PEER, "tc", "qdisc"], "net1")]
+    for tc, netdev in ends:
+        sh(*tc, "replace", "dev", netdev, "root", "netem", *LINKS[how])
+    try:
+        yield
+    finally:
+        for tc, netdev in ends:
+            sh(*tc, "delete", "dev", netdev, "root")
 
 
 def use(driver: str) -> None:
