@@ -238,8 +238,10 @@ int swp_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	struct swp_qp *qp;
 	int n = 0;
 
-	if (cq->ring.entry)
-		return -EOPNOTSUPP;
+	if (cq->spinner) {
+		swp_spinner_serve(cq->spinner);
+		return 0;
+	}
 	flags = cq_lock(cq);
 	while (n < num && cq->cons != cq->prod) {
 		cqe = swp_ring_slot(&cq->ring, cq->cons);
@@ -311,6 +313,7 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			return -EINVAL;
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
+		cq->spinner = &uctx->spinner;
 	}
 	ret = swp_count(dev, SWP_LIMIT_CQ, udata, &cq->owner);
 	if (ret)

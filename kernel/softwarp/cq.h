@@ -24,6 +24,7 @@ struct swp_cq {
 	u32 arm;		/* kernel consumers: enum swp_arm */
 	bool overflow;
 	bool timestamps;	/* in each completion; constant */
+	struct swp_spinner *spinner;	/* of the program, or NULL */
 	bool prompt;		/* see startup.h; constant once it is used */
 	/* moderation: one event per this many completions ... */
 	u16 mod_count;		/* 0: no moderation */

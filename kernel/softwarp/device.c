@@ -135,7 +135,8 @@ static struct swp_device *alloc_device(struct net_device *ndev)
 	/* the host's own stack binds the TCP port: no port mapper */
 	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
 	/* the doorbell of a mapped send queue is an empty POST_SEND */
-	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
+	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
+				  BIT_ULL(IB_USER_VERBS_CMD_POLL_CQ);
 	return dev;
 }
 

@@ -10,6 +10,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "compat.h"
+#include "spinner.h"
 #include "stats.h"
 #include "uapi/softwarp_abi.h"
 
@@ -189,6 +190,7 @@ struct swp_ucontext {
 	struct ib_ucontext base;
 	struct swp_device *dev;
 	struct swp_owner *owner;
+	struct swp_spinner spinner;
 };
 
 struct swp_pd {

@@ -575,6 +575,8 @@ static void llp_state_change(struct swp_llp *llp)
 #define SWP_RX_MOVE_BULK	(3 * 1024)
 /* ... for this many octets.  Where they are answered, moving takes time. */
 #define SWP_RX_BULK	(64 * 1024)
+/* The same for a program that spins */
+#define SWP_RX_SPIN	(256 * 1024)
 /* Octets after which rx_work releases the socket lock */
 #define SWP_RX_BURST	(512 * 1024)
 /* Ticks after which another context takes over from one that has not run */
@@ -609,6 +611,15 @@ static void receives(struct swp_qp *qp, enum swp_rx_by by)
 		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
 }
 
+/* All that the socket callbacks left to others */
+static void all_news(struct swp_qp *qp)
+{
+	swp_qp_assert_owned(qp);
+	swp_tx_acked(qp);
+	swp_tx_news(qp, SWP_NEWS_DATA);
+	swp_tx_news(qp, SWP_NEWS_ACKED);
+}
+
 /* Receive some; true: there may be more, for @by to receive. */
 static bool receive(struct swp_qp *qp, enum swp_rx_by by, size_t octets)
 {
@@ -621,7 +632,7 @@ static bool receive(struct swp_qp *qp, enum swp_rx_by by, size_t octets)
 	if (llp->owner == qp) {
 		more = swp_rx_some(qp, octets);
 		receives(qp, more ? by : SWP_RX_SOFTIRQ);
-		swp_tx_news(qp, SWP_NEWS_DATA);
+		all_news(qp);
 	}
 	swp_llp_release(llp);
 	swp_llp_put(llp);
@@ -671,9 +682,11 @@ static bool pass_on(struct swp_qp *qp, enum rx_amount amount)
 	} else if (time_after_eq(jiffies, qp->rx.late_since + SWP_RX_LATE)) {
 		qp->rx.reader_late = false;
 	}
-	comes = by == SWP_RX_SOFTIRQ && qp->arrived && !qp->rx.reader_late &&
-		qp->arrived(qp->arrived_ctx, amount == RX_FEW);
-	if (amount != RX_MANY && !comes)
+	comes = by == SWP_RX_SOFTIRQ && !qp->rx.reader_late &&
+		(qp->spinner ? swp_spinner_comes(qp) :
+		 qp->arrived && qp->arrived(qp->arrived_ctx, amount == RX_FEW));
+	if (!comes && (amount != RX_MANY ||
+		       (qp->spinner && by == SWP_RX_SOFTIRQ)))
 		return false;
 	next = swp_rx_next(by, comes);
 	if (next == SWP_RX_READER)
@@ -693,6 +706,19 @@ static bool pass_on(struct swp_qp *qp, enum rx_amount amount)
 }
 
 /*
+ * Is there a stream of octets to receive, or of reads to answer?  One message, or one
+ * read at a time, is done sooner where it arrives.
+ */
+static bool much_for_spinner(const struct swp_qp *qp, u32 unread)
+{
+	swp_qp_assert_owned(qp);
+	if (qp->rx.big_reads)
+		return true;
+	return unread >= SWP_RX_MOVE_BULK && qp->rx.unanswered >= SWP_RX_SPIN &&
+	       qp->oread_prod - qp->oread_cons != 1;
+}
+
+/*
  * Softirq runs on the CPU that received the packets; with both ends on one
  * machine, that is the sender's.  To copy and check many octets at once, it
  * pays to move to the CPU on which the consumer reads: they should be in its
@@ -707,15 +733,30 @@ static bool rx_moves(struct swp_qp *qp)
 	if (qp->rx.by != SWP_RX_SOFTIRQ)
 		return !rx_is_late(qp) || pass_on(qp, RX_MANY);
 	unread = swp_llp_unread(qp->llp);
-	qp->rx.unanswered = min_t(u32, qp->rx.unanswered + unread, SWP_RX_BULK);
-	if (cpu < 0 || cpu == raw_smp_processor_id() ||
-	    swp_llp_is_locked(qp->llp))
+	qp->rx.unanswered = min_t(u32, qp->rx.unanswered + unread, SWP_RX_SPIN);
+	if (swp_llp_is_locked(qp->llp))
+		return false;
+	if (qp->spinner)
+		return much_for_spinner(qp, unread) && pass_on(qp, RX_SOME);
+	if (cpu < 0 || cpu == raw_smp_processor_id())
 		return false;
 	if (unread >= SWP_RX_MOVE)
 		return pass_on(qp, RX_MANY);
 	if (qp->rx.unanswered < SWP_RX_BULK)
 		return false;
 	return pass_on(qp, unread >= SWP_RX_MOVE_BULK ? RX_SOME : RX_FEW);
+}
+
+/* The same for room to send */
+static bool tx_moves(struct swp_qp *qp)
+{
+	swp_qp_assert_owned(qp);
+	if (!qp->spinner)
+		return false;
+	if (qp->rx.by != SWP_RX_SOFTIRQ)
+		return !rx_is_late(qp) || pass_on(qp, RX_MANY);
+	return qp->tx.turn == SWP_TURN_TCP &&
+	       !swp_llp_is_locked(qp->llp) && pass_on(qp, RX_SOME);
 }
 
 /*
@@ -739,7 +780,7 @@ static void rx_late(struct timer_list *t)
 			again = !rx_is_late(qp);
 			if (!again && !pass_on(qp, RX_MANY)) {
 				swp_rx_run(qp);
-				swp_tx_news(qp, SWP_NEWS_DATA);
+				all_news(qp);
 			}
 		}
 		swp_llp_unlock(llp);
@@ -765,6 +806,8 @@ static void llp_write_space(struct swp_llp *llp)
 	struct swp_qp *qp = llp->owner;
 
 	swp_qp_assert_owned(qp);
+	if (tx_moves(qp))
+		return;
 	swp_tx_acked(qp);
 	swp_tx_news(qp, SWP_NEWS_ACKED);
 }
@@ -1162,6 +1205,39 @@ void swp_qp_doorbell(struct swp_qp *qp)
 	run_tx(qp, SWP_RUN_DOORBELL);
 }
 
+/*
+ * swp_qp_serve - do what the socket callbacks have left to this process, see
+ * swp_spinner_serve(): receive about @octets, and send in bursts as run_tx() does.
+ */
+void swp_qp_serve(struct swp_qp *qp, size_t octets)
+{
+	struct swp_llp *llp = swp_qp_llp(qp);
+	bool more;
+
+	if (!llp)
+		return;
+	lock_sock(llp->sk);
+	if (llp->owner == qp) {
+		WRITE_ONCE(qp->tx.holder, current);
+		qp->tx.leaving = false;
+		qp->tx.left = SWP_TX_BURST;
+		qp->rx.serving = true;
+		more = swp_rx_some(qp, octets);
+		qp->rx.serving = false;
+		receives(qp, more ? SWP_RX_READER : SWP_RX_SOFTIRQ);
+		/* nobody can forget it before the lock is released */
+		if (more)
+			swp_spinner_add(qp);
+		all_news(qp);
+	}
+	swp_llp_release(llp);
+	if (READ_ONCE(qp->tx.turn) == SWP_TURN_HOLDER)
+		run_tx(qp, SWP_RUN_WORK);
+	else
+		cmpxchg(&qp->tx.holder, current, NULL);
+	swp_llp_put(llp);
+}
+
 /* Octets above which a worker sends, instead of the poster */
 #define SWP_POST_DIRECT	(20 * 1024)
 
@@ -1300,6 +1376,7 @@ static void end_stream(struct swp_qp *qp, bool flush_it)
 		swp_qp_put(qp);
 	if (cancel_work_sync(&qp->rx_work))
 		swp_qp_put(qp);
+	swp_spinner_forget(qp);
 	timer_delete_sync(&qp->rx_timer);
 	if (cancel_work_sync(&qp->close_work))
 		swp_qp_put(qp);

@@ -134,6 +134,8 @@ struct swp_qp {
 	bool sig_all;
 	bool user;
 	/* see startup.h; constant once it is used */
+	struct swp_spinner *spinner;	/* of a program, or NULL */
+	struct list_head news;	/* in its list */
 	bool prompt;
 	bool (*arrived)(void *ctx, bool few);	/* or NULL */
 	void *arrived_ctx;
@@ -332,6 +334,8 @@ void swp_qp_doorbell(struct swp_qp *qp);	/* process context */
  * Process context.
  */
 bool swp_qp_receive(struct swp_qp *qp, size_t octets);
+/* The same for swp_spinner_serve(), and it sends */
+void swp_qp_serve(struct swp_qp *qp, size_t octets);
 /* Note the CPU on which a kernel consumer posts a receive.  Any context. */
 void swp_qp_consumer_is_here(struct swp_qp *qp);
 /*

@@ -410,6 +410,36 @@ static int fail_request(struct swp_qp *qp, struct swp_slot *slot)
 	return ret;
 }
 
+/* Octets from which it pays to move the answer to a read to another CPU */
+#define SWP_RX_BIG_READ	(32 * 1024)
+/* Read Requests that are left to a program that spins, after one that did not wait ... */
+#define SWP_RX_READS	32
+/* ... for the answer to the one before; and one at times, to see.  Ticks. */
+#define SWP_RX_TRY	(HZ / 8)
+
+/*
+ * A program that reads one piece after the other gets it soonest where the request
+ * arrives.  One that has several requests on the way gains by two processors.  But if
+ * softirq answers each of them within the call that posts it, both look the same here.
+ */
+static void note_read(struct swp_qp *qp, u32 size)
+{
+	struct swp_rx *rx = &qp->rx;
+
+	swp_qp_assert_owned(qp);
+	if (size < SWP_RX_BIG_READ) {
+		rx->big_reads = 0;
+	} else if (qp->iread_prod != qp->iread_cons ||
+		   (swp_llp_is_locked(qp->llp) && !rx->serving)) {
+		rx->big_reads = SWP_RX_READS;
+	} else if (rx->big_reads) {
+		rx->big_reads--;
+	} else if (time_after_eq(jiffies, rx->read_try)) {
+		rx->big_reads = 1;
+		rx->read_try = jiffies + SWP_RX_TRY;
+	}
+}
+
 static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 {
 	const struct swp_seg *s = &f->seg;
@@ -435,6 +465,7 @@ static int rx_read_req(struct swp_qp *qp, struct rx_fpdu *f)
 			return reject(qp, f, swp_fault_source(ret));
 	}
 	rx->msn[SWP_QN_READ_REQ]++;
+	note_read(qp, r.size);
 	*swp_iread(qp, qp->iread_prod) = (struct swp_iread){
 		.read = r,
 	};

@@ -21,7 +21,10 @@ struct swp_rx {
 	enum swp_rx_by by;	/* who receives ... */
 	unsigned long by_since;	/* ... since then, jiffies */
 	bool reader_late;	/* it did not come ... */
-	u32 unanswered;		/* octets since an answer, up to SWP_RX_BULK */
+	bool serving;		/* swp_qp_serve() has the socket, and reads */
+	u8 big_reads;		/* Read Requests to be left to a program that spins */
+	unsigned long read_try;	/* not one of them before that, jiffies */
+	u32 unanswered;		/* octets since an answer, up to SWP_RX_SPIN */
 	unsigned long late_since;	/* ... when it was asked before this */
 	bool posted;		/* a handler posted: run the transmit engine */
 	int notifies;		/* CPU that runs a completion handler, or -1 */

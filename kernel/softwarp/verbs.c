@@ -128,7 +128,9 @@ static int init_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 	struct swp_uctx_req req = {};
 	int ret;
 
-	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(resp)) {
+	/* older libraries do not know what is behind that */
+	if (udata->inlen < sizeof(req) ||
+	    udata->outlen < offsetof(struct swp_uctx_resp, spin_key)) {
 		ibdev_warn_ratelimited(&dev->base,
 				       "a program's provider library knows nothing of softwarp's ABI; install the provider that belongs to this module\n");
 		return -EINVAL;
@@ -146,9 +148,14 @@ static int init_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 	if (ret)
 		return ret;
 	uctx->dev = dev;
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (ret)
+	swp_spinner_init(uctx);
+	resp.spin_key = swp_ring_key(&uctx->spinner.page);
+	resp.spin_bytes = uctx->spinner.page.bytes;
+	ret = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	if (ret) {
+		swp_spinner_exit(&uctx->spinner);
 		swp_uncount(dev, SWP_LIMIT_UCONTEXT, uctx->owner);
+	}
 	return ret;
 }
 
@@ -172,6 +179,7 @@ static void dealloc_ucontext(struct ib_ucontext *ctx)
 {
 	struct swp_ucontext *uctx = container_of(ctx, struct swp_ucontext, base);
 
+	swp_spinner_exit(&uctx->spinner);
 	swp_uncount(uctx->dev, SWP_LIMIT_UCONTEXT, uctx->owner);
 }
 
@@ -301,6 +309,8 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	qp->srq = attr->srq ? to_swp_srq(attr->srq) : NULL;
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->user = !!udata;
+	qp->spinner = uctx ? &uctx->spinner : NULL;
+	INIT_LIST_HEAD(&qp->news);
 	qp->memcg = udata ? get_mem_cgroup_from_mm(current->mm) : NULL;
 	if (qp->user)
 		swp_qp_set_maker(qp);

@@ -40,7 +40,17 @@ struct swp_uctx_resp {
 	__u32 abi_version;	/* SWP_ABI_VERSION of the kernel module */
 	__u32 max_inline;	/* largest max_inline_data of a QP, bytes */
 	__u32 max_sge;		/* largest number of SGEs of a send or receive */
-	__u32 reserved;
+	__u32 spin_bytes;	/* mmap length of the page below; 0: there is none */
+	__aligned_u64 spin_key;	/* mmap offset of a struct swp_spin_page */
+};
+
+/*
+ * Of a context.  A program that finds a CQ empty and ask set stores 0 there; if it
+ * finds work set, it calls POLL_CQ for any CQ of the context, for no completion.
+ */
+struct swp_spin_page {
+	__u32 ask;		/* set by the kernel, cleared by the program */
+	__u32 work;		/* written by the kernel */
 };
 
 struct swp_create_cq_resp {

@@ -82,7 +82,8 @@ int ibv_cmd_get_context(VerbsContext *, void *cmd, std::size_t cmd_size, void *r
         swp_uctx_resp{.abi_version = kernel.abi_version,
                       .max_inline = SWP_MAX_INLINE,
                       .max_sge = SWP_MAX_SGE,
-                      .reserved = 0});
+                      .spin_bytes = 0,
+                      .spin_key = 0});
     return failure();
 }
 

@@ -10,6 +10,8 @@
 
 #include <atomic>
 
+#include "pause.hpp"
+
 namespace softwarp {
 
 class Spinlock {
@@ -31,14 +33,6 @@ class Spinlock {
             else
                 sched_yield();
         }
-    }
-
-    static void pause() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        asm volatile("yield");
-#endif
     }
 
     std::atomic<bool> taken_{false};

@@ -92,7 +92,14 @@ int open_context(Context &context, const Device &device) noexcept {
         return error;
 
     context.qps = new (std::nothrow) QpTable;
-    return context.qps != nullptr ? 0 : ENOMEM;
+    context.spin = new (std::nothrow) Spin;
+    if (context.qps == nullptr || context.spin == nullptr) {
+        delete context.qps;
+        delete context.spin;
+        return ENOMEM;
+    }
+    context.spin->map(context.base.context.cmd_fd, response.tail());
+    return 0;
 }
 
 } // namespace
@@ -131,6 +138,7 @@ abi::VerbsContext *alloc_context(ibv_device *device, int cmd_fd, void * /*privat
 void free_context(ibv_context *ibcontext) noexcept {
     Context *context = to_context(ibcontext);
     delete context->qps;
+    delete context->spin;
     abi::verbs_uninit_context(&context->base);
     std::free(context);
 }

@@ -64,6 +64,13 @@ int take(Cq &cq) noexcept {
     return 0;
 }
 
+// Of a program that finds nothing; without the lock.
+void look_for_work(Cq &cq) noexcept {
+    Spin &spin = *to_context(cq.base.cq.context)->spin;
+    if (spin.wanted()) [[unlikely]]
+        spin.call(cq.base.cq);
+}
+
 void end_poll(ibv_cq_ex *ibcq) noexcept {
     Cq &cq = *to_cq(ibcq);
     cq.ring.release();
@@ -78,8 +85,10 @@ int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept {
     if (error != 0)
         return error;
     error = take(cq);
-    if (error != 0)
+    if (error != 0) {
         end_poll(ibcq); // which the program does not call then
+        look_for_work(cq);
+    }
     return error;
 }
 
@@ -260,6 +269,8 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
         return -error;
     const int n = cq.ring.poll(max, wc);
     cq.lock.unlock();
+    if (n == 0)
+        look_for_work(cq);
     return n;
 }
 

@@ -18,6 +18,7 @@
 #include "common/spinlock.hpp"
 #include "doorbell.hpp"
 #include "ring.hpp"
+#include "spin.hpp"
 
 namespace softwarp {
 
@@ -50,6 +51,7 @@ class QpTable {
 struct Context {
     abi::VerbsContext base;
     QpTable *qps;
+    Spin *spin;
 };
 
 struct Td {
