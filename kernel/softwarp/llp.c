@@ -480,19 +480,23 @@ static bool window_lags(const struct sock *sk)
 void swp_llp_release(struct swp_llp *llp)
 {
 	struct sock *sk = llp->sk;
-	bool owned;
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 end, told = 0;
+	bool leave;
 	int i;
 
 	release_sock(sk);
 	for (i = 0; i < SWP_WINDOW_TRIES && data_race(window_lags(sk)); i++) {
 		spin_lock_bh(&sk->sk_lock.slock);
-		owned = sock_owned_by_user_nocheck(sk);
-		if (!owned)
+		end = tp->rcv_wup + tp->rcv_wnd;
+		/* another process comes here later; or TCP has reasons of its own */
+		leave = sock_owned_by_user_nocheck(sk) || (i && end == told);
+		if (!leave)
 			inet_csk_schedule_ack(sk);
 		spin_unlock_bh(&sk->sk_lock.slock);
-		/* another process comes here later */
-		if (owned)
+		if (leave)
 			return;
+		told = end;
 		/* it owns the socket before any packet waits for it */
 		tcp_sock_set_quickack(sk, 1);
 	}

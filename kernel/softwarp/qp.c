@@ -611,12 +611,14 @@ static void receives(struct swp_qp *qp, enum swp_rx_by by)
 		mod_timer(&qp->rx_timer, jiffies + SWP_RX_PATIENCE);
 }
 
-/* All that the socket callbacks left to others */
+/* What follows from octets that were received, and from all that was left to others */
 static void all_news(struct swp_qp *qp)
 {
 	swp_qp_assert_owned(qp);
-	swp_tx_acked(qp);
 	swp_tx_news(qp, SWP_NEWS_DATA);
+	if (!qp->spinner)
+		return;
+	swp_tx_acked(qp);
 	swp_tx_news(qp, SWP_NEWS_ACKED);
 }
 
@@ -793,21 +795,33 @@ static void rx_late(struct timer_list *t)
 static void llp_data_ready(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
+	bool left = qp->rx.by != SWP_RX_SOFTIRQ;
 
 	swp_qp_assert_owned(qp);
 	if (rx_moves(qp))
 		return;
 	swp_rx_run(qp);
-	swp_tx_news(qp, SWP_NEWS_DATA);
+	if (left)
+		all_news(qp);
+	else
+		swp_tx_news(qp, SWP_NEWS_DATA);
 }
 
 static void llp_write_space(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
 
+	bool left = qp->spinner && qp->rx.by != SWP_RX_SOFTIRQ;
+
 	swp_qp_assert_owned(qp);
 	if (tx_moves(qp))
 		return;
+	if (left) {
+		/* octets were left, too, and no other callback may follow */
+		swp_rx_run(qp);
+		all_news(qp);
+		return;
+	}
 	swp_tx_acked(qp);
 	swp_tx_news(qp, SWP_NEWS_ACKED);
 }
@@ -1305,6 +1319,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	timer_setup(&qp->rx_timer, rx_late, 0);
 	qp->rx.cpu = -1;
 	qp->rx.notifies = -1;
+	qp->rx.read_try = jiffies;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
 	mutex_init(&qp->modify);
@@ -1462,6 +1477,7 @@ static void renew(struct swp_qp *qp)
 	memset(&qp->rx, 0, sizeof(qp->rx));
 	qp->rx.cpu = -1;
 	qp->rx.notifies = -1;
+	qp->rx.read_try = jiffies;
 	memset(&qp->tx, 0, sizeof(qp->tx));
 	memset(&qp->sp, 0, sizeof(qp->sp));
 	qp->fault = SWP_FAULT_NONE;

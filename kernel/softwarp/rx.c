@@ -759,6 +759,10 @@ int swp_rx_ulpdu(struct swp_qp *qp, struct swp_cur c, u32 ulpdu)
 			      f.seg.qn == SWP_QN_ATOMIC_RESP))
 		return reject(qp, &f, SWP_FAULT_RDMAP_OPCODE);
 
+	/* what note_read() has noticed holds until the peer does something else */
+	if (f.seg.opcode != SWP_RDMAP_READ_REQ &&
+	    f.seg.opcode != SWP_RDMAP_READ_RESP)
+		qp->rx.big_reads = 0;
 	switch (f.seg.opcode) {
 	case SWP_RDMAP_WRITE:
 		return rx_write(qp, &f);

@@ -20,14 +20,14 @@ static struct swp_spin_page *page(const struct swp_spinner *p)
 	return p->page.mem;
 }
 
-void swp_spinner_init(struct swp_ucontext *uctx)
+void swp_spinner_init(struct swp_ucontext *uctx, bool knows)
 {
 	struct swp_spinner *p = &uctx->spinner;
 
 	spin_lock_init(&p->lock);
 	INIT_LIST_HEAD(&p->qps);
 	/* without it there is no page: no entries */
-	if (swp_ring_alloc(&p->page, 1, sizeof(struct swp_spin_page), 0, uctx))
+	if (knows && swp_ring_alloc(&p->page, 1, sizeof(struct swp_spin_page), 0, uctx))
 		ibdev_dbg(&uctx->dev->base, "no page for a program that spins\n");
 }
 
@@ -37,30 +37,44 @@ void swp_spinner_exit(struct swp_spinner *p)
 	swp_ring_free(&p->page);
 }
 
-/*
- * A program that answers at once is in ibv_poll_cq(), on another processor, and
- * looks there for work for a moment.
- */
-static bool answers(struct swp_spinner *p)
+/* Asks once.  Only one asks at a time: who gives up changes the word as an answer does. */
+static bool ask(struct swp_spinner *p)
 {
 	u64 now = ktime_get_ns();
-	u32 deaf = READ_ONCE(p->deaf);
 
-	if (!p->page.entries || now < READ_ONCE(p->deaf_until))
+	if (now < p->deaf_until)
 		return false;
 	WRITE_ONCE(page(p)->ask, 1);
 	do {
 		cpu_relax();
 		if (!READ_ONCE(page(p)->ask)) {
-			if (deaf)
-				WRITE_ONCE(p->deaf, 0);
+			p->deaf = 0;
 			return true;
 		}
 	} while (ktime_get_ns() - now < SWP_SPINNER_WAIT);
 	WRITE_ONCE(page(p)->ask, 0);
-	WRITE_ONCE(p->deaf_until, now + ((u64)SWP_SPINNER_DEAF << deaf));
-	WRITE_ONCE(p->deaf, min_t(u32, deaf + 1, SWP_SPINNER_DEAFER));
+	p->deaf_until = now + ((u64)SWP_SPINNER_DEAF << p->deaf);
+	p->deaf = min_t(u32, p->deaf + 1, SWP_SPINNER_DEAFER);
 	return false;
+}
+
+/*
+ * A program that answers at once is in ibv_poll_cq(), on another processor, and
+ * looks there for work for a moment.  One that serves others looks when it is done.
+ */
+static bool answers(struct swp_spinner *p)
+{
+	bool here;
+
+	if (!p->page.entries)
+		return false;
+	if (atomic_read(&p->serving))
+		return true;
+	if (test_and_set_bit_lock(0, &p->asking))
+		return false;
+	here = ask(p);
+	clear_bit_unlock(0, &p->asking);
+	return here;
 }
 
 void swp_spinner_add(struct swp_qp *qp)
@@ -90,6 +104,9 @@ static struct swp_qp *next(struct swp_spinner *p)
 {
 	struct swp_qp *qp;
 
+	/* many threads may ask, while softirq waits for the lock */
+	if (list_empty_careful(&p->qps))
+		return NULL;
 	spin_lock_bh(&p->lock);
 	qp = list_first_entry_or_null(&p->qps, struct swp_qp, news);
 	if (qp)
@@ -110,6 +127,8 @@ void swp_spinner_forget(struct swp_qp *qp)
 	spin_lock_bh(&p->lock);
 	found = !list_empty(&qp->news);
 	list_del_init(&qp->news);
+	if (found && list_empty(&p->qps))
+		WRITE_ONCE(page(p)->work, 0);
 	spin_unlock_bh(&p->lock);
 	if (found)
 		swp_qp_put(qp);
@@ -122,12 +141,14 @@ void swp_spinner_serve(struct swp_spinner *p)
 
 	if (!p->page.entries)
 		return;
+	atomic_inc(&p->serving);
 	for (i = 0; i < SWP_SPINNER_STREAMS; i++) {
 		qp = next(p);
 		if (!qp)
-			return;
+			break;
 		swp_qp_serve(qp, SWP_SPINNER_BURST);
 		swp_qp_put(qp);
 		cond_resched();
 	}
+	atomic_dec(&p->serving);
 }

@@ -8,6 +8,7 @@
 #ifndef SWP_SPINNER_H
 #define SWP_SPINNER_H
 
+#include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 
@@ -18,15 +19,19 @@ struct swp_ucontext;
 
 struct swp_spinner {
 	struct swp_ring page;	/* a struct swp_spin_page; unused: no entries */
-	/* hints, no lock: */
+	atomic_t serving;	/* threads in swp_spinner_serve() */
+	unsigned long asking;	/* bit 0: somebody asks; it protects: */
 	u64 deaf_until;		/* not asked until then, ns */
 	u32 deaf;		/* questions in a row without an answer */
 	spinlock_t lock;	/* protects the list; bh safe */
 	struct list_head qps;	/* that wait for it; each with a reference */
 };
 
-/* Never fails: a program that may not have the page is not asked. */
-void swp_spinner_init(struct swp_ucontext *uctx);
+/*
+ * Never fails: a program that may not have the page, or whose library does not know
+ * it (@knows), is not asked.
+ */
+void swp_spinner_init(struct swp_ucontext *uctx, bool knows);
 void swp_spinner_exit(struct swp_spinner *p);
 /*
  * Will the program that has created @qp come?  Then it will call

@@ -148,7 +148,7 @@ static int init_ucontext(struct ib_ucontext *ctx, struct ib_udata *udata)
 	if (ret)
 		return ret;
 	uctx->dev = dev;
-	swp_spinner_init(uctx);
+	swp_spinner_init(uctx, udata->outlen >= sizeof(resp));
 	resp.spin_key = swp_ring_key(&uctx->spinner.page);
 	resp.spin_bytes = uctx->spinner.page.bytes;
 	ret = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));

@@ -64,11 +64,24 @@ int take(Cq &cq) noexcept {
     return 0;
 }
 
-// Of a program that finds nothing; without the lock.
-void look_for_work(Cq &cq) noexcept {
+// Of a program that finds nothing; without the lock.  True: it may find something
+// now.  It may go to sleep if not, so do all that there is, within reason.
+bool look_for_work(Cq &cq) noexcept {
+    constexpr int most = 16;
     Spin &spin = *to_context(cq.base.cq.context)->spin;
-    if (spin.wanted()) [[unlikely]]
+    int calls = 0;
+    for (; calls < most && spin.wanted(); ++calls)
         spin.call(cq.base.cq);
+    return calls != 0;
+}
+
+int poll_ring(Cq &cq, int max, ibv_wc *wc) noexcept {
+    const int error = acquire(cq, cq.lock);
+    if (error != 0)
+        return -error;
+    const int n = cq.ring.poll(max, wc);
+    cq.lock.unlock();
+    return n;
 }
 
 void end_poll(ibv_cq_ex *ibcq) noexcept {
@@ -85,10 +98,17 @@ int start_poll(ibv_cq_ex *ibcq, ibv_poll_cq_attr *attr) noexcept {
     if (error != 0)
         return error;
     error = take(cq);
-    if (error != 0) {
-        end_poll(ibcq); // which the program does not call then
-        look_for_work(cq);
-    }
+    if (error == 0)
+        return 0;
+    end_poll(ibcq); // which the program does not call then
+    if (!look_for_work(cq))
+        return error;
+    error = acquire(cq, cq.lock);
+    if (error != 0)
+        return error;
+    error = take(cq);
+    if (error != 0)
+        end_poll(ibcq);
     return error;
 }
 
@@ -264,14 +284,10 @@ int poll_cq(ibv_cq *ibcq, int max, ibv_wc *wc) noexcept {
     Cq &cq = *to_cq(ibcq);
     if (max < 0)
         return -EINVAL;
-    const int error = acquire(cq, cq.lock);
-    if (error != 0)
-        return -error;
-    const int n = cq.ring.poll(max, wc);
-    cq.lock.unlock();
-    if (n == 0)
-        look_for_work(cq);
-    return n;
+    const int n = poll_ring(cq, max, wc);
+    if (n != 0 || !look_for_work(cq))
+        return n;
+    return poll_ring(cq, max, wc);
 }
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept {

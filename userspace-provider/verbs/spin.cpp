@@ -26,9 +26,10 @@ void Spin::call(ibv_cq &cq) noexcept {
     alignas(8) std::array<std::byte, sizeof(header) + sizeof(core)> command;
     std::memcpy(command.data(), &header, sizeof(header));
     std::memcpy(command.data() + sizeof(header), &core, sizeof(core));
+    const ssize_t written = write(cq.context->cmd_fd, command.data(), command.size());
     // The device is gone, or the program has other credentials than it had when it
     // opened the device: say no more that it is here.
-    if (write(cq.context->cmd_fd, command.data(), command.size()) < 0 && errno != EINTR)
+    if (written < 0 && (errno == EIO || errno == EACCES))
         use(nullptr);
 }
 

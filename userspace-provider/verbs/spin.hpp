@@ -46,7 +46,12 @@ class Spin {
     void call(ibv_cq &cq) noexcept;
 
   private:
+    // Longer than the kernel takes, which is some hundred nanoseconds.
+#if defined(__x86_64__) || defined(__i386__)
     static constexpr int patience = 64;
+#else
+    static constexpr int patience = 1024;
+#endif
 
     Mapping memory_;
     std::atomic<swp_spin_page *> page_{nullptr};
