@@ -16,10 +16,12 @@
  *                not sleep: it has what it wanted, or waited for something else
  *   TIMER=1      contexts are late at times; a process may even stay away until
  *                everything has been received (BUSY=1)
+ *   ROOM=n       ACKs that make room to send, which is left to others as octets are
  *
- * BROKEN=1 to 5 are mistakes that the checker has to find: the mark is set after the
+ * BROKEN=1 to 6 are mistakes that the checker has to find: the mark is set after the
  * wake-up (1); a process looks at the mark before it is on the wait queue (2); who has
- * left a part sets no mark (3), or wakes nobody (5); no timer is set (4).
+ * left a part sets no mark (3), or wakes nobody (5); no timer is set (4);
+ * who receives does not look for room to send (6).
  */
 #ifndef BROKEN
 #define BROKEN	0
@@ -32,6 +34,9 @@
 #endif
 #ifndef BUSY
 #define BUSY	0
+#endif
+#ifndef ROOM
+#define ROOM	0
 #endif
 
 #define BLOCKS	4
@@ -46,7 +51,8 @@ c_decl {
 		       SWP_RX_WORK == B_WORK, "contexts");
 }
 
-byte come, unread, have, got;
+byte come, unread, have, got, acks;
+bool room;
 byte by;
 bool mark, queued, timed, late_mark;
 bool asleep[READERS], woken[READERS];
@@ -104,6 +110,7 @@ inline all()
 {
 	have = have + unread;
 	unread = 0;
+	room = false;
 	wake()
 }
 
@@ -120,6 +127,9 @@ inline some(who, more)
 			wake()
 		:: else
 		fi;
+#if BROKEN != 6
+		room = false;
+#endif
 		more = unread > 0;
 		if
 		:: more -> receives(who)
@@ -133,10 +143,10 @@ proctype reader(byte me)
 	bool more;
 
 	do
-	:: got == BLOCKS -> break
+	:: got == BLOCKS && acks == ROOM && !(ROOM && mark) -> break
 	:: me + 1 < READERS -> break
 	:: atomic { have > 0 -> have--; got++ }
-	:: have == 0 && got < BLOCKS ->
+	:: have == 0 && (got < BLOCKS || acks < ROOM || (ROOM && mark)) ->
 #if BUSY
 		/* it does something else, until the others have done it all */
 		if
@@ -202,6 +212,34 @@ end:	do
 			fi;
 			here = false
 		}
+#if ROOM
+	:: atomic { acks < ROOM ->
+			acks++;
+			room = true;
+			if
+			:: by == B_SOFTIRQ ->
+				if
+				:: pass_on(here)
+				:: here = true
+				fi;
+				if
+				:: here -> room = false
+				:: else
+				fi
+#if TIMER
+			/* the other context is late: all that was left to it */
+			:: by != B_SOFTIRQ ->
+				pass_on(here);
+				if
+				:: here -> all()
+				:: else
+				fi
+#endif
+			:: by != B_SOFTIRQ
+			fi;
+			here = false
+		}
+#endif
 	:: atomic { late_mark -> late_mark = false; mark = true }
 	od
 }
@@ -255,6 +293,6 @@ init {
 	};
 	/* nothing moves any more */
 	timeout;
-	assert(got == BLOCKS && unread == 0 && have == 0);
+	assert(got == BLOCKS && unread == 0 && have == 0 && !room);
 	assert(by == B_SOFTIRQ && !queued)
 }
