@@ -63,6 +63,7 @@ struct swp_params {
 	uint mpa_extensions;
 	uint same_host;		/* enum swp_same_host */
 	uint max_ird;		/* inbound reads per QP */
+	uint spin_wait_us;	/* time softirq waits for a program that spins */
 	uint tx_poll_us;	/* time a worker polls an empty send queue */
 	uint zcopy_min;		/* least bytes to send by reference; 0: never */
 	uint large_fpdus;	/* enum swp_large */

@@ -45,6 +45,7 @@ struct swp_params swp_params = {
 	.mpa_extensions = 1,
 	.same_host = SWP_SAME_HOST_NETNS,
 	.max_ird = SWP_MAX_ORD,
+	.spin_wait_us = 2,
 	.tx_poll_us = 50,
 	.zcopy_min = 0,
 	.large_fpdus = SWP_LARGE_NEAR,
@@ -164,6 +165,9 @@ MODULE_PARM_DESC(same_host, "mpa/same_host of devices made from now on: 0 off, 1
 module_param_cb(max_ird, &bounded_ops, SWP_BOUNDED(max_ird, SWP_MAX_ORD),
 		0644);
 MODULE_PARM_DESC(max_ird, "inbound reads per QP, at most 128 (128)");
+module_param_cb(spin_wait_us, &bounded_ops, SWP_BOUNDED(spin_wait_us, 1000),
+		0644);
+MODULE_PARM_DESC(spin_wait_us, "microseconds that softirq waits for the answer of a program that looks for completions without end, 0: it does not ask (2)");
 module_param_cb(tx_poll_us, &bounded_ops, SWP_BOUNDED(tx_poll_us, 1000000),
 		0644);
 MODULE_PARM_DESC(tx_poll_us, "microseconds a worker watches the queue of a stream of requests, 0 never (50)");

@@ -5,9 +5,7 @@
 #include "spinner.h"
 #include "qp.h"
 
-/* How long softirq waits for an answer, ns */
-#define SWP_SPINNER_WAIT	2000
-/* Without one it does not ask for this time, ns, and the double each time */
+/* Without an answer it does not ask for this time, ns, and the double each time */
 #define SWP_SPINNER_DEAF	(64 * 1000)
 #define SWP_SPINNER_DEAFER	8
 /* Octets of a stream after which the next one has its turn */
@@ -40,9 +38,10 @@ void swp_spinner_exit(struct swp_spinner *p)
 /* Asks once.  Only one asks at a time: who gives up changes the word as an answer does. */
 static bool ask(struct swp_spinner *p)
 {
+	u64 wait = READ_ONCE(swp_params.spin_wait_us) * NSEC_PER_USEC;
 	u64 now = ktime_get_ns();
 
-	if (now < p->deaf_until)
+	if (!wait || now < p->deaf_until)
 		return false;
 	WRITE_ONCE(page(p)->ask, 1);
 	do {
@@ -51,7 +50,7 @@ static bool ask(struct swp_spinner *p)
 			p->deaf = 0;
 			return true;
 		}
-	} while (ktime_get_ns() - now < SWP_SPINNER_WAIT);
+	} while (ktime_get_ns() - now < wait);
 	WRITE_ONCE(page(p)->ask, 0);
 	p->deaf_until = now + ((u64)SWP_SPINNER_DEAF << p->deaf);
 	p->deaf = min_t(u32, p->deaf + 1, SWP_SPINNER_DEAFER);
@@ -66,7 +65,7 @@ static bool answers(struct swp_spinner *p)
 {
 	bool here;
 
-	if (!p->page.entries)
+	if (!p->page.entries || !READ_ONCE(swp_params.spin_wait_us))
 		return false;
 	if (atomic_read(&p->serving))
 		return true;

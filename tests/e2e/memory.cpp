@@ -237,9 +237,10 @@ int set_parameter(const std::string &name, const std::string &value) {
 }
 
 TEST(Parameters, WhatIsTooLargeIsRefused) {
-    for (const char *name : {"max_qp", "max_cq", "max_mr", "max_pd", "max_ucontext", "max_srq",
-                             "max_qp_wr", "max_srq_wr", "max_cqe", "max_pending", "handshake_ms",
-                             "reply_ms", "max_ird", "tx_poll_us", "user_share", "reserved_share"}) {
+    for (const char *name :
+         {"max_qp", "max_cq", "max_mr", "max_pd", "max_ucontext", "max_srq", "max_qp_wr",
+          "max_srq_wr", "max_cqe", "max_pending", "handshake_ms", "reply_ms", "max_ird",
+          "spin_wait_us", "tx_poll_us", "user_share", "reserved_share"}) {
         SCOPED_TRACE(name);
         std::string before = module_parameter(name);
         for (const char *value : {"2147483648", "4294967295", "4294967296", "-1", "many"}) {

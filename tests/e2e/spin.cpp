@@ -61,6 +61,8 @@ TEST(Spin, WhoLooksForCompletionsReceives) {
     ByTcp policy;
     /* the worker that watches a stream of posts would take this processor */
     const ParameterOverride nobody("tx_poll_us", "0");
+    /* an emulated processor takes long for an answer */
+    const ParameterOverride patient("spin_wait_us", "1000");
     /* a program that spins beside the sender is not asked, and has no time to answer */
     OneProcessor here;
     auto there = std::make_unique<OneProcessor>(true);
@@ -78,6 +80,20 @@ TEST(Spin, WhoLooksForCompletionsReceives) {
         passed = by_reader(config().dev) - before;
     }
     EXPECT_GE(passed, 5U);
+}
+
+/* Nor is anybody asked if the administrator does not want it. */
+TEST(Spin, CanBeSwitchedOff) {
+    ByTcp policy;
+    const ParameterOverride off("spin_wait_us", "0");
+    const uint64_t before = by_reader(config().peer_dev);
+    Far far("liar");
+    EXPECT_EQ(far.child.line(), "ready");
+    for (int i = 0; i < 50; i++) {
+        far.end.write(1, {far.here.all()}, far.there.addr, far.there.rkey);
+        expect_success(far.end.scq(), 1, IBV_WC_RDMA_WRITE);
+    }
+    EXPECT_EQ(by_reader(config().peer_dev), before);
 }
 
 /* The same octets, whoever has placed them. */
