@@ -1319,7 +1319,7 @@ int swp_qp_init_obj(struct swp_qp *qp)
 	timer_setup(&qp->rx_timer, rx_late, 0);
 	qp->rx.cpu = -1;
 	qp->rx.notifies = -1;
-	qp->rx.read_try = jiffies;
+	qp->rx.read_try = (u32)jiffies;
 	INIT_WORK(&qp->close_work, close_work);
 	INIT_DELAYED_WORK(&qp->linger_work, linger_work);
 	mutex_init(&qp->modify);
@@ -1477,7 +1477,7 @@ static void renew(struct swp_qp *qp)
 	memset(&qp->rx, 0, sizeof(qp->rx));
 	qp->rx.cpu = -1;
 	qp->rx.notifies = -1;
-	qp->rx.read_try = jiffies;
+	qp->rx.read_try = (u32)jiffies;
 	memset(&qp->tx, 0, sizeof(qp->tx));
 	memset(&qp->sp, 0, sizeof(qp->sp));
 	qp->fault = SWP_FAULT_NONE;

@@ -134,11 +134,11 @@ struct swp_qp {
 	bool sig_all;
 	bool user;
 	/* see startup.h; constant once it is used */
-	struct swp_spinner *spinner;	/* of a program, or NULL */
-	struct list_head news;	/* in its list */
 	bool prompt;
 	bool (*arrived)(void *ctx, bool few);	/* or NULL */
 	void *arrived_ctx;
+	struct swp_spinner *spinner;	/* of a program, or NULL */
+	struct list_head news;	/* in its list */
 	struct mem_cgroup *memcg;	/* to charge, or NULL */
 	/* user: the creator, see swp_qp_may_connect() */
 	kuid_t maker;

@@ -434,9 +434,9 @@ static void note_read(struct swp_qp *qp, u32 size)
 		rx->big_reads = SWP_RX_READS;
 	} else if (rx->big_reads) {
 		rx->big_reads--;
-	} else if (time_after_eq(jiffies, rx->read_try)) {
+	} else if ((s32)((u32)jiffies - rx->read_try) >= 0) {
 		rx->big_reads = 1;
-		rx->read_try = jiffies + SWP_RX_TRY;
+		rx->read_try = (u32)jiffies + SWP_RX_TRY;
 	}
 }
 

@@ -18,15 +18,15 @@ struct swp_rx {
 	bool running;
 	bool swallow;		/* the stream is dead: discard what arrives */
 	bool starved;		/* no memory; tx_work will retry */
-	enum swp_rx_by by;	/* who receives ... */
-	unsigned long by_since;	/* ... since then, jiffies */
 	bool reader_late;	/* it did not come ... */
+	bool posted;		/* a handler posted: run the transmit engine */
 	bool serving;		/* swp_qp_serve() has the socket, and reads */
 	u8 big_reads;		/* Read Requests to be left to a program that spins */
-	unsigned long read_try;	/* not one of them before that, jiffies */
+	enum swp_rx_by by;	/* who receives ... */
+	unsigned long by_since;	/* ... since then, jiffies */
+	unsigned long late_since;	/* ... when the reader was asked before this */
+	u32 read_try;		/* none is left to it before that, jiffies */
 	u32 unanswered;		/* octets since an answer, up to SWP_RX_SPIN */
-	unsigned long late_since;	/* ... when it was asked before this */
-	bool posted;		/* a handler posted: run the transmit engine */
 	int notifies;		/* CPU that runs a completion handler, or -1 */
 	int cpu;		/* last receive posted here, or -1; no lock */
 	u32 msn[SWP_QN_COUNT];	/* expected next, per QN */

@@ -122,7 +122,7 @@ TEST(Memlock, RingsCount) {
             EXPECT_EQ(ibv_resize_cq(cq.get(), 65536), ENOMEM);
             EXPECT_EQ(ibv_resize_cq(cq.get(), 32), 0);
         }
-        EXPECT_EQ(pinned_kib(), opened) << "what fails or goes counts no more";
+        EXPECT_LE(pinned_kib(), opened) << "what fails or goes counts no more";
         /* Many small ones are as much as a large one. */
         std::vector<Cq> cqs;
         for (int i = 0; i < 200; i++) {
@@ -136,7 +136,8 @@ TEST(Memlock, RingsCount) {
         cqs.pop_back();
         EXPECT_EQ(cq_error(context.get(), 256), 0);
     });
-    EXPECT_EQ(pinned_kib(), before);
+    /* or less: what an earlier test has closed may count for a moment longer */
+    EXPECT_LE(pinned_kib(), before);
     /* CAP_IPC_LOCK lifts it. */
     Context context = open_device(config().dev);
     EXPECT_EQ(cq_error(context.get(), 65536), 0);
