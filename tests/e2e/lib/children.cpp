@@ -141,6 +141,14 @@ void stream(Endpoint &end, const std::string &mode, const Region &memory, const 
             std::atomic_ref(reinterpret_cast<swp_spin_page *>(page.start)->ask).store(0);
 }
 
+/* Looks for completions without end, of which there are none. */
+[[noreturn]] void look(const Endpoint &end) {
+    fmt::print("ready\n");
+    std::fflush(stdout);
+    for (ibv_wc wc;;)
+        require(ibv_poll_cq(end.rcq(), 1, &wc) == 0, "there is no completion");
+}
+
 int run_peer(const std::string &mode, const std::string &ns, const std::string &addr) {
     EventChannel channel;
     Listener listener(channel, ns, addr);
@@ -164,6 +172,8 @@ int run_peer(const std::string &mode, const std::string &ns, const std::string &
     end.expect(RDMA_CM_EVENT_ESTABLISHED);
     if (mode == "liar")
         lie(pages);
+    if (mode == "spinner")
+        look(end);
     stream(end, mode, memory, theirs);
     return 0;
 }

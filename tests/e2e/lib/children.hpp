@@ -54,6 +54,7 @@ struct PeerMemory {
  *   writer  writes without end to the memory named in the request
  *   reader  reads without end from it
  *   sender  sends without end
+ *   spinner looks for completions without end
  *   liar    tells the kernel without end that it looks for completions
  *
  * pair NS ADDR DEVICE: connects to itself over the device, prints "ready" and
