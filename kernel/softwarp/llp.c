@@ -486,6 +486,7 @@ void swp_llp_release(struct swp_llp *llp)
 	int i;
 
 	release_sock(sk);
+	/* data_race: without the lock, see window_lags() */
 	for (i = 0; i < SWP_WINDOW_TRIES && data_race(window_lags(sk)); i++) {
 		spin_lock_bh(&sk->sk_lock.slock);
 		end = tp->rcv_wup + tp->rcv_wnd;
