@@ -810,7 +810,6 @@ static void llp_data_ready(struct swp_llp *llp)
 static void llp_write_space(struct swp_llp *llp)
 {
 	struct swp_qp *qp = llp->owner;
-
 	bool left = qp->spinner && qp->rx.by != SWP_RX_SOFTIRQ;
 
 	swp_qp_assert_owned(qp);
