@@ -1383,7 +1383,7 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 	struct sock *sk = sock->sk;
 	struct sdp_link *link;
 	struct sdp_sock *ss;
-	bool asks;
+	bool asks, open;
 	int ret;
 
 	if (is_tcp(sk))
@@ -1398,10 +1398,14 @@ static int sdp_getname(struct socket *sock, struct sockaddr *addr, int peer)
 		return shown(sk, addr, false);
 	if (!link)
 		return sdp_tcp_ops(sk)->getname(sock, addr, peer);
-	if (peer && !READ_ONCE(link->open) && peer == 1)
+	/* whoever has seen the link's error finds it without a peer, as with TCP */
+	spin_lock_bh(&link->lock);
+	open = link->open;
+	spin_unlock_bh(&link->lock);
+	if (peer == 1 && !open)
 		ret = -ENOTCONN;
 	else if (!(peer ? &link->remote : &link->local)->ss_family ||
-		 (peer && !READ_ONCE(link->open) &&
+		 (peer && !open &&
 		  READ_ONCE(link->phase) < SDP_LINK_START &&
 		  link->ops == &sdp_carrier_tcp))
 		/* not known yet, or it never will be */
