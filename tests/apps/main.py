@@ -118,12 +118,13 @@ def compare(app: apps.App, rounds: int, cases: results.Cases) -> None:
             if rounds > 1 or mode == "TCP":
                 found.append(once(app, mode)[0])
     for name in numbers:
-        median = {mode: (statistics.median(sample[name][0] for sample in found), numbers[name][1])
-                  for mode, found in samples.items()}
+        values = {mode: [sample[name][0] for sample in found] for mode, found in samples.items()}
+        median = {mode: (statistics.median(found), numbers[name][1]) for mode, found in values.items()}
         title = f"{app.name} {name}".strip()
         text = f"SDP {shown(median['SDP'])}, TCP {shown(median['TCP'])}, {100 * share:.4g} % over RDMA"
         cases.add(f"{title}: {text}", share == 1, "plain TCP has carried some of it, see above", name=title,
-                  sdp=median["SDP"][0], tcp=median["TCP"][0], unit=numbers[name][1].strip(), share=share)
+                  sdp=median["SDP"][0], tcp=median["TCP"][0], unit=numbers[name][1].strip(), share=share,
+                  samples=values)
 
 
 def alone(app: apps.App, mode: str, cases: results.Cases) -> None:
