@@ -2,23 +2,30 @@
 /*
  * CRC32c of the data path.  RFC 5044 uses it on every connection by default, so
  * this code is hot.  The fastest way to compute it varies: the crc32
- * instruction of x86 works on general registers, in any context, and is the
- * fastest on real hardware.  But an emulated CPU executes it bit by bit; then
- * shifts are many times as fast, and so they are where there is no such
- * instruction.  So measure all ways once, when the module is loaded, as the RAID
+ * instruction of x86 works on general registers, in any context; newer CPUs are
+ * three times as fast with carry-less multiplications, but these need vector
+ * registers, which have to be asked for.  An emulated CPU executes either bit by
+ * bit; then shifts are many times as fast, and so they are where there are no such
+ * instructions.  So measure all ways once, when the module is loaded, as the RAID
  * code of the kernel does.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cache.h>
 #include <linux/crc32c.h>
+#include <linux/instrumented.h>
 #include <linux/jump_label.h>
 #include <linux/ktime.h>
 #include <linux/preempt.h>
 #include <linux/slab.h>
 
+#ifdef CONFIG_X86_64
+#include <asm/fpu/api.h>
+#endif
+
 #include "compat.h"
 #include "crc.h"
+#include "crc_fold.h"
 
 /* The polynomial of CRC32c, bits reflected (RFC 5044 section 4.4) */
 #define SWP_CRC_POLY	0x82f63b78U
@@ -31,6 +38,7 @@ enum swp_crc_way {
 	SWP_CRC_KERNEL,		/* the kernel's crc32c() */
 	SWP_CRC_SHIFTS,
 	SWP_CRC_INSN,
+	SWP_CRC_FOLD,
 	SWP_CRC_WAYS
 };
 
@@ -38,8 +46,13 @@ static const char * const way_names[] = {
 	[SWP_CRC_KERNEL] = "the kernel's library",
 	[SWP_CRC_SHIFTS] = "shifts",
 	[SWP_CRC_INSN] = "the crc32 instruction",
+	[SWP_CRC_FOLD] = "carry-less multiplications",
 };
 
+/* Octets for which it pays to ask for the vector registers */
+#define SWP_CRC_FOLD_MIN	512
+
+static DEFINE_STATIC_KEY_FALSE(use_fold);	/* only with use_insn */
 static DEFINE_STATIC_KEY_FALSE(use_insn);
 static DEFINE_STATIC_KEY_FALSE(use_shifts);
 
@@ -300,8 +313,76 @@ static __always_inline u32 run_shifts(u32 crc, u8 *dst, const u8 *src,
 	return run(crc, dst + block, src + block, len - block, false, copy);
 }
 
+#ifdef CONFIG_X86_64
+
+static struct swp_fold_factors factors __ro_after_init;
+
+/* It needs the instruction for what is left in the end. */
+static bool __init has_fold(void)
+{
+	return has_insn() && swp_fold_there();
+}
+
+/* Not while what this CPU does has interrupted another user of the registers. */
+static __always_inline bool may_fold(size_t len)
+{
+	return len >= SWP_CRC_FOLD_MIN && irq_fpu_usable();
+}
+
+static __always_inline u32 run_fold(u32 crc, u8 *dst, const u8 *src, size_t len,
+				    bool copy)
+{
+	size_t whole = round_down(len, SWP_FOLD_WIDTH);
+	u8 rest[SWP_FOLD_WIDTH];
+
+	/* sanitisers know nothing of what assembler does */
+	instrument_read(src, whole);
+	if (copy)
+		instrument_write(dst, whole);
+	kernel_fpu_begin();
+	if (copy)
+		swp_fold_copy(rest, crc, src, whole, &factors, dst);
+	else
+		swp_fold(rest, crc, src, whole, &factors);
+	kernel_fpu_end();
+	crc = run(0, NULL, rest, sizeof(rest), true, false);
+	return run(crc, copy ? dst + whole : NULL, src + whole, len - whole,
+		   true, copy);
+}
+
+static void __init prepare_fold(void)
+{
+	swp_fold_prepare(&factors);
+}
+
+#else
+
+static bool __init has_fold(void)
+{
+	return false;
+}
+
+static __always_inline bool may_fold(size_t len)
+{
+	return false;
+}
+
+static __always_inline u32 run_fold(u32 crc, u8 *dst, const u8 *src, size_t len,
+				    bool copy)
+{
+	return run_insn(crc, dst, src, len, copy);
+}
+
+static void __init prepare_fold(void)
+{
+}
+
+#endif
+
 u32 swp_crc32c(u32 crc, const void *p, size_t len)
 {
+	if (static_branch_likely(&use_fold) && may_fold(len))
+		return run_fold(crc, NULL, p, len, false);
 	if (static_branch_likely(&use_insn))
 		return run_insn(crc, NULL, p, len, false);
 	if (static_branch_unlikely(&use_shifts))
@@ -311,6 +392,8 @@ u32 swp_crc32c(u32 crc, const void *p, size_t len)
 
 u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len)
 {
+	if (static_branch_likely(&use_fold) && may_fold(len))
+		return run_fold(crc, dst, src, len, true);
 	if (static_branch_likely(&use_insn))
 		return run_insn(crc, dst, src, len, true);
 	if (static_branch_unlikely(&use_shifts))
@@ -322,6 +405,8 @@ u32 swp_crc32c_copy(u32 crc, void *dst, const void *src, size_t len)
 static u32 __init probe_once(enum swp_crc_way way, const void *p)
 {
 	switch (way) {
+	case SWP_CRC_FOLD:
+		return run_fold(~0, NULL, p, SWP_CRC_PROBE, false);
 	case SWP_CRC_INSN:
 		return run_insn(~0, NULL, p, SWP_CRC_PROBE, false);
 	case SWP_CRC_SHIFTS:
@@ -359,6 +444,7 @@ void __init swp_crc_init(void)
 
 	make_tables();
 	make_after();
+	prepare_fold();
 	p = kmalloc(SWP_CRC_PROBE, GFP_KERNEL);
 	if (!p)
 		return;
@@ -367,7 +453,8 @@ void __init swp_crc_init(void)
 
 	least = probe(SWP_CRC_KERNEL, p, &want);
 	for (way = SWP_CRC_SHIFTS; way < SWP_CRC_WAYS; way++) {
-		if (way == SWP_CRC_INSN && !has_insn())
+		if ((way == SWP_CRC_INSN && !has_insn()) ||
+		    (way == SWP_CRC_FOLD && !has_fold()))
 			continue;
 		took = probe(way, p, &crc);
 		if (WARN_ON_ONCE(crc != want))
@@ -382,8 +469,10 @@ void __init swp_crc_init(void)
 
 	pr_info("CRC32c by %s, %llu MB/s\n", way_names[best],
 		div64_u64(SWP_CRC_PROBE * 1000ULL, least));
-	if (best == SWP_CRC_INSN)
+	if (best == SWP_CRC_INSN || best == SWP_CRC_FOLD)
 		static_branch_enable(&use_insn);
+	if (best == SWP_CRC_FOLD)
+		static_branch_enable(&use_fold);
 	else if (best == SWP_CRC_SHIFTS)
 		static_branch_enable(&use_shifts);
 }

@@ -13,7 +13,7 @@ from common import BUILD, ROOT, Failure, jobs, locked, run
 
 # What a module build may need of this tree; everything else there is not linked.
 SOURCES = ("Kbuild", "kernel", "tests/conformance/preset", "tests/conformance/startup", "tests/kunit", "tests/qemu/provoke")
-SUFFIXES = (".c", ".h", ".mk")
+SUFFIXES = (".c", ".h", ".S", ".mk")
 PRODUCTS = ("softwarp.ko", "softwarp_sdp.ko")
 
 

@@ -4,9 +4,9 @@
 
 #include <linux/types.h>
 
-/* Shifts, and the instruction; as in crc.c */
+/* Shifts, the instruction, and multiplications; as in crc.c */
 #define CRC_WAY_FIRST	1
-#define CRC_WAY_LAST	2
+#define CRC_WAY_LAST	3
 
 bool crc_way_there(unsigned int way);
 /* @dst: NULL, or where it is copied to */
