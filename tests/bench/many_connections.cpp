@@ -12,8 +12,6 @@
  * bytes_per_end (of both programs and the kernel together).
  */
 #include <algorithm>
-#include <arpa/inet.h>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -21,7 +19,6 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <memory>
 #include <netinet/in.h>
 #include <stdexcept>
 #include <string>
@@ -34,8 +31,11 @@
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
 
+#include "ends.hpp"
+
 namespace {
 
+using namespace softwarp;
 using Clock = std::chrono::steady_clock;
 
 /* Connections that come up at the same time */
@@ -49,24 +49,6 @@ struct Options {
     unsigned count = 10000;
     bool tcp = false;
 };
-
-[[noreturn]] void fail(const char *what) {
-    throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-void check(bool good, const char *what) {
-    if (!good)
-        fail(what);
-}
-
-sockaddr_in address_of(const std::string &text, uint16_t port) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1)
-        throw std::runtime_error(fmt::format("{} is no IPv4 address", text));
-    return address;
-}
 
 /* Octets that the machine could give to programs */
 double available() {
@@ -124,17 +106,6 @@ void connect_tcp(const Options &options) {
 }
 
 /* Queue pairs -------------------------------------------------------------- */
-
-struct Destroy {
-    void operator()(rdma_event_channel *channel) const { rdma_destroy_event_channel(channel); }
-};
-using EventChannel = std::unique_ptr<rdma_event_channel, Destroy>;
-
-EventChannel make_channel() {
-    EventChannel channel(rdma_create_event_channel());
-    check(channel != nullptr, "rdma_create_event_channel");
-    return channel;
-}
 
 /* The event's kind, the id that it is about, and what a peer asks for */
 struct Event {

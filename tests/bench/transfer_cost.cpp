@@ -10,13 +10,11 @@
  *
  * The client prints one JSON object: bytes, seconds, cpu_seconds.
  */
-#include <arpa/inet.h>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <sys/mman.h>
@@ -28,18 +26,16 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
+#include "ends.hpp"
+
 namespace {
 
+using namespace softwarp;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kDepth = 32;
 /* A sender on iWARP may be ahead by all that TCP buffers; receives must outnumber that. */
 constexpr int kReceives = 1024;
-
-struct Destroy {
-    void operator()(rdma_event_channel *channel) const { rdma_destroy_event_channel(channel); }
-};
-using EventChannel = std::unique_ptr<rdma_event_channel, Destroy>;
 
 /* What the server tells about its memory, in host byte order: both ends are one machine. */
 struct Offer {
@@ -47,15 +43,6 @@ struct Offer {
     uint32_t rkey;
     uint32_t size;
 };
-
-[[noreturn]] void fail(const char *what) {
-    throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-void check(bool good, const char *what) {
-    if (!good)
-        fail(what);
-}
 
 struct Times {
     Clock::time_point wall;
@@ -140,18 +127,8 @@ rdma_cm_event *expect(rdma_event_channel *channel, rdma_cm_event_type type) {
     return event;
 }
 
-sockaddr_in address_of(const std::string &text, uint16_t port) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1)
-        throw std::runtime_error(fmt::format("{} is no IPv4 address", text));
-    return address;
-}
-
 void serve(const std::string &where, uint16_t port, size_t size) {
-    EventChannel channel(rdma_create_event_channel());
-    check(channel != nullptr, "rdma_create_event_channel");
+    const EventChannel channel = make_channel();
     rdma_cm_id *listener;
     check(!rdma_create_id(channel.get(), &listener, nullptr, RDMA_PS_TCP), "rdma_create_id");
     sockaddr_in address = address_of(where, port);
@@ -192,8 +169,7 @@ void serve(const std::string &where, uint16_t port, size_t size) {
 
 void transfer(const std::string &where, uint16_t port, const std::string &op, size_t size,
               double seconds) {
-    EventChannel channel(rdma_create_event_channel());
-    check(channel != nullptr, "rdma_create_event_channel");
+    const EventChannel channel = make_channel();
     rdma_cm_id *id;
     check(!rdma_create_id(channel.get(), &id, nullptr, RDMA_PS_TCP), "rdma_create_id");
     sockaddr_in address = address_of(where, port);
