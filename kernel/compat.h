@@ -15,6 +15,7 @@
 #include <linux/bpf-cgroup.h>
 #include <linux/hrtimer.h>
 #include <linux/local_lock.h>
+#include <linux/mm.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/sock.h>
@@ -39,6 +40,17 @@ swp_hrtimer_setup_soft(struct hrtimer *t,
 #else
 	hrtimer_init(t, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	t->function = function;
+#endif
+}
+
+/* Before 6.3 the flags of a mapping are changed in place.  In mmap() alone. */
+static inline void swp_vm_flags_set(struct vm_area_struct *vma,
+				    unsigned long flags)
+{
+#ifdef SWP_HAVE_VM_FLAGS_SET
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
 #endif
 }
 

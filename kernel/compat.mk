@@ -25,6 +25,7 @@ endif
 
 ccflags-y += -I$(swp-here)
 ccflags-y += $(call swp-has,skb_splice_from_iter,linux/skbuff.h,SWP_HAVE_SPLICE_PAGES)
+ccflags-y += $(call swp-has,static inline void vm_flags_set,linux/mm.h,SWP_HAVE_VM_FLAGS_SET)
 ccflags-y += $(call swp-has,struct sockaddr_unsized,linux/socket.h,SWP_HAVE_SOCKADDR_UNSIZED)
 ccflags-y += $(call swp-has,struct proto_accept_arg \*,linux/net.h,SWP_HAVE_ACCEPT_ARG)
 ccflags-y += $(call swp-has,register_net_sysctl_sz,net/net_namespace.h,SWP_HAVE_NET_SYSCTL_SZ)

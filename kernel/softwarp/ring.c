@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "compat.h"
 #include "device.h"
 #include "ring.h"
 #include "rx.h"
@@ -16,14 +17,22 @@
 /* Memory ------------------------------------------------------------------ */
 
 /*
+ * When the memory cgroup of a program is full, the program gets an error, and the OOM
+ * killer does not run.
+ */
+static gfp_t page_gfp(bool charge)
+{
+	return GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN |
+	       (charge ? __GFP_ACCOUNT : 0);
+}
+
+/*
  * Allocates zeroed pages that can be mapped, and maps them contiguously here.
- * Those of a program are charged to its memory cgroup.  When that is full, the
- * program gets an error, and the OOM killer does not run.
+ * Those of a program are charged to its memory cgroup.
  */
 static void *alloc_ring_mem(u32 bytes, bool charge)
 {
-	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL |
-		    __GFP_NOWARN | (charge ? __GFP_ACCOUNT : 0);
+	gfp_t gfp = page_gfp(charge);
 	unsigned int i, n = bytes >> PAGE_SHIFT;
 	struct page **pages;
 	void *mem;
@@ -51,6 +60,26 @@ err:
 		__free_page(pages[i]);
 	kvfree(pages);
 	return NULL;
+}
+
+/*
+ * The same for a program.  One page, as of most small queues, has an address here
+ * without being mapped, and needs no flush of all TLBs when it goes.
+ */
+static void *alloc_shared(u32 bytes)
+{
+	if (bytes > PAGE_SIZE)
+		return alloc_ring_mem(bytes, true);
+	return (void *)__get_free_page(page_gfp(true));
+}
+
+/* @mem: of alloc_shared().  Pages that a program has mapped stay until it unmaps them. */
+static void free_shared(void *mem)
+{
+	if (is_vmalloc_addr(mem))
+		vfree(mem);
+	else
+		free_page((unsigned long)mem);
 }
 
 /*
@@ -90,7 +119,7 @@ static int lock_pages(struct swp_mmap_entry *e, u64 bytes)
 
 static void free_entry(struct swp_mmap_entry *e)
 {
-	vfree(e->mem);
+	free_shared(e->mem);
 	if (e->mm) {
 		atomic64_sub(e->locked, &e->mm->pinned_vm);
 		mmdrop(e->mm);
@@ -111,7 +140,7 @@ static int alloc_mapped(struct swp_ring *r, u64 bytes, u64 beside,
 	if (ret)
 		goto err;
 	ret = -ENOMEM;
-	e->mem = alloc_ring_mem(bytes, true);
+	e->mem = alloc_shared(bytes);
 	if (!e->mem)
 		goto err;
 	ret = rdma_user_mmap_entry_insert(&uctx->base, &e->base, bytes);
@@ -187,7 +216,14 @@ int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma)
 	if (!e)
 		return -EINVAL;
 	entry = container_of(e, struct swp_mmap_entry, base);
-	ret = remap_vmalloc_range(vma, entry->mem, 0);
+	if (is_vmalloc_addr(entry->mem)) {
+		ret = remap_vmalloc_range(vma, entry->mem, 0);
+	} else {
+		/* the same flags; the core has compared the length */
+		swp_vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+		ret = vm_insert_page(vma, vma->vm_start,
+				     virt_to_page(entry->mem));
+	}
 	rdma_user_mmap_entry_put(e);
 	return ret;
 }
