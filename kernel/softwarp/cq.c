@@ -323,8 +323,7 @@ int swp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	swp_hrtimer_setup_soft(&cq->mod_timer, mod_expired);
 	cq->id = atomic_inc_return(&dev->next_cq_id);
 	cq->timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
-	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), 0,
-			     uctx);
+	ret = swp_ring_alloc(&cq->ring, attr->cqe, sizeof(struct swp_cqe), uctx);
 	if (ret)
 		goto err_count;
 	/*
@@ -431,7 +430,7 @@ int swp_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 	if (!cqe || cqe > swp_params.max_cqe || udata->outlen < sizeof(resp))
 		return -EINVAL;
 	uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext, base);
-	ret = swp_ring_alloc(&ring, cqe, sizeof(struct swp_cqe), 0, uctx);
+	ret = swp_ring_alloc(&ring, cqe, sizeof(struct swp_cqe), uctx);
 	if (ret)
 		return ret;
 	resp.ring_key = swp_ring_key(&ring);

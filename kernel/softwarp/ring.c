@@ -155,41 +155,84 @@ err:
 	return ret;
 }
 
-/*
- * swp_ring_alloc - allocate a ring of @entries (rounded up to a power of two)
- * elements of @stride bytes, which @uctx can map, or private if that is NULL.
- * @beside: bytes that the caller allocates elsewhere for each element
- * Returns 0 or -ENOMEM.
- */
-int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
-		   struct swp_ucontext *uctx)
+/* Of a ring, whatever is behind it */
+static u64 ring_bytes(const struct swp_ring *r)
 {
-	u64 bytes;
-	int ret;
-
-	memset(r, 0, sizeof(*r));
-	if (!entries)
+	if (!r->entries)
 		return 0;
-	entries = roundup_pow_of_two(entries);
-	bytes = SWP_RING_DATA_OFF + (u64)entries * stride;
+	return ALIGN(SWP_RING_DATA_OFF + (u64)r->entries * r->stride, 64);
+}
+
+static int alloc_memory(struct swp_ring *r, u64 bytes, u64 beside,
+			struct swp_ucontext *uctx)
+{
+	int ret = 0;
+
 	/* no more than a mapping can have */
 	if (PAGE_ALIGN(bytes) > U32_MAX)
 		return -ENOMEM;
-
 	if (uctx) {
 		bytes = PAGE_ALIGN(bytes);
-		ret = alloc_mapped(r, bytes, (u64)entries * beside, uctx);
+		ret = alloc_mapped(r, bytes, beside, uctx);
 	} else {
 		r->mem = alloc_private(bytes);
 		ret = r->mem ? 0 : -ENOMEM;
 	}
+	if (!ret)
+		r->bytes = bytes;
+	return ret;
+}
+
+/* Tells a ring its size: @entries, rounded up to a power of two, of @stride bytes. */
+void swp_ring_size(struct swp_ring *r, u32 entries, u32 stride)
+{
+	memset(r, 0, sizeof(*r));
+	if (!entries)
+		return;
+	r->entries = roundup_pow_of_two(entries);
+	r->mask = r->entries - 1;
+	r->stride = stride;
+}
+
+/*
+ * swp_ring_alloc_two - allocate two rings whose sizes are known, either without
+ * entries perhaps, in one piece of memory, which @uctx can map, or which is private if
+ * that is NULL.  It belongs to @first, which is freed alone.
+ * @beside: bytes that the caller allocates elsewhere for each element of @first
+ * Returns 0 or -ENOMEM.
+ */
+int swp_ring_alloc_two(struct swp_ring *first, struct swp_ring *second,
+		       u32 beside, struct swp_ucontext *uctx)
+{
+	u64 offset = ring_bytes(first);
+	int ret;
+
+	if (!first->entries && !second->entries)
+		return 0;
+	ret = alloc_memory(first, offset + ring_bytes(second),
+			   (u64)first->entries * beside, uctx);
 	if (ret)
 		return ret;
-	r->bytes = bytes;
-	r->entries = entries;
-	r->mask = entries - 1;
-	r->stride = stride;
+	if (second->entries)
+		second->mem = first->mem + offset;
 	return 0;
+}
+
+/*
+ * swp_ring_alloc - allocate a ring of @entries elements of @stride bytes, as above
+ * Returns 0 or -ENOMEM.
+ */
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
+		   struct swp_ucontext *uctx)
+{
+	struct swp_ring none = {};
+	int ret;
+
+	swp_ring_size(r, entries, stride);
+	ret = swp_ring_alloc_two(r, &none, 0, uctx);
+	if (ret)
+		memset(r, 0, sizeof(*r));
+	return ret;
 }
 
 /* A mapping may outlive the queue; then its entry frees the memory. */

@@ -17,8 +17,8 @@ struct swp_ucontext;
 /* Memory shared with user space, or private to the kernel */
 struct swp_ring {
 	void *mem;			/* struct swp_ring_ctrl, elements */
-	u32 bytes;			/* of mem; 0 = no ring */
-	u32 entries;			/* power of two */
+	u32 bytes;			/* of mem; 0 = it belongs to no ring, or another */
+	u32 entries;			/* power of two; 0 = no ring */
 	u32 mask;
 	u32 stride;
 	struct swp_mmap_entry *entry;	/* NULL for kernel consumers */
@@ -51,8 +51,11 @@ static inline void swp_copy_sges(struct swp_sge *dst, const struct ib_sge *src,
 	}
 }
 
-int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride, u32 beside,
+void swp_ring_size(struct swp_ring *r, u32 entries, u32 stride);
+int swp_ring_alloc(struct swp_ring *r, u32 entries, u32 stride,
 		   struct swp_ucontext *uctx);
+int swp_ring_alloc_two(struct swp_ring *first, struct swp_ring *second,
+		       u32 beside, struct swp_ucontext *uctx);
 void swp_ring_free(struct swp_ring *r);
 u64 swp_ring_key(const struct swp_ring *r);
 int swp_mmap(struct ib_ucontext *ctx, struct vm_area_struct *vma);

@@ -25,7 +25,7 @@ void swp_spinner_init(struct swp_ucontext *uctx, bool knows)
 	spin_lock_init(&p->lock);
 	INIT_LIST_HEAD(&p->qps);
 	/* without it there is no page: no entries */
-	if (knows && swp_ring_alloc(&p->page, 1, sizeof(struct swp_spin_page), 0, uctx))
+	if (knows && swp_ring_alloc(&p->page, 1, sizeof(struct swp_spin_page), uctx))
 		ibdev_dbg(&uctx->dev->base, "no page for a program that spins\n");
 }
 

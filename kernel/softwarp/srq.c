@@ -96,7 +96,7 @@ int swp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 	mutex_init(&srq->resize_mutex);
 	spin_lock_init(&srq->post_lock);
 	ret = swp_ring_alloc(&srq->ring, attr->attr.max_wr,
-			     rqe_stride(srq->max_sge), 0, uctx);
+			     rqe_stride(srq->max_sge), uctx);
 	if (ret)
 		goto err_count;
 	attr->attr.max_wr = srq->ring.entries;
@@ -154,7 +154,7 @@ static int alloc_other(struct swp_srq *srq, u32 max_wr, struct ib_udata *udata,
 		uctx = rdma_udata_to_drv_context(udata, struct swp_ucontext,
 						 base);
 	}
-	ret = swp_ring_alloc(ring, max_wr, rqe_stride(srq->max_sge), 0, uctx);
+	ret = swp_ring_alloc(ring, max_wr, rqe_stride(srq->max_sge), uctx);
 	if (ret || !udata)
 		return ret;
 	resp.ring_key = swp_ring_key(ring);

@@ -234,10 +234,7 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 			  sizeof(struct swp_sge),
 		     attr->cap.max_inline_data);
 	stride = ALIGN(sizeof(struct swp_sqe) + data, 64);
-	ret = swp_ring_alloc(&qp->sq, attr->cap.max_send_wr, stride,
-			     sizeof(*qp->slots), uctx);
-	if (ret)
-		return ret;
+	swp_ring_size(&qp->sq, attr->cap.max_send_wr, stride);
 	/* grant all the room of the stride */
 	qp->max_inline = min_t(u32, stride - sizeof(struct swp_sqe),
 			       SWP_MAX_INLINE);
@@ -248,16 +245,16 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 
 	stride = sizeof(struct swp_rqe) +
 		 qp->max_recv_sge * sizeof(struct swp_sge);
-	ret = swp_ring_alloc(&qp->rq, qp->srq ? 0 : attr->cap.max_recv_wr,
-			     stride, 0, uctx);
+	swp_ring_size(&qp->rq, qp->srq ? 0 : attr->cap.max_recv_wr, stride);
+	ret = swp_ring_alloc_two(&qp->sq, &qp->rq, sizeof(*qp->slots), uctx);
 	if (ret)
-		goto err_sq;
+		return ret;
 	if (qp->sq.entries) {
 		qp->slots = kvcalloc(qp->sq.entries, sizeof(*qp->slots),
 				     uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 		if (!qp->slots) {
-			ret = -ENOMEM;
-			goto err_rq;
+			swp_ring_free(&qp->sq);
+			return -ENOMEM;
 		}
 	}
 	attr->cap.max_send_wr = qp->sq.entries;
@@ -266,18 +263,12 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 	attr->cap.max_recv_sge = qp->max_recv_sge;
 	attr->cap.max_inline_data = qp->max_inline;
 	return 0;
-
-err_rq:
-	swp_ring_free(&qp->rq);
-err_sq:
-	swp_ring_free(&qp->sq);
-	return ret;
 }
 
 static void free_queues(struct swp_qp *qp)
 {
 	kvfree(qp->slots);
-	swp_ring_free(&qp->rq);
+	/* with rq */
 	swp_ring_free(&qp->sq);
 }
 
@@ -325,10 +316,10 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	/* iWARP does not set a QP's port, but the core's counters need it */
 	ibqp->port = 1;
 	if (udata) {
-		resp.sq_key = swp_ring_key(&qp->sq);
-		resp.rq_key = swp_ring_key(&qp->rq);
-		resp.sq_bytes = qp->sq.bytes;
-		resp.rq_bytes = qp->rq.bytes;
+		resp.ring_key = swp_ring_key(&qp->sq);
+		resp.ring_bytes = qp->sq.bytes;
+		if (qp->rq.entries)
+			resp.rq_offset = qp->rq.mem - qp->sq.mem;
 		resp.sq_entries = qp->sq.entries;
 		resp.rq_entries = qp->rq.entries;
 		resp.sq_stride = qp->sq.stride;

@@ -22,7 +22,7 @@
 #define SWP_DRIVER_ID		0x53575250U
 
 /* ib_device_ops.uverbs_abi_ver; libibverbs compares it when matching. */
-#define SWP_ABI_VERSION		2
+#define SWP_ABI_VERSION		3
 
 #define SWP_MAX_SGE		32
 #define SWP_MAX_INLINE		512
@@ -72,12 +72,14 @@ struct swp_resize_cq_resp {
 	__u32 entries;
 };
 
-/* A queue with no entries has key 0, bytes 0 and entries 0. */
+/*
+ * Both rings are in one mapping, that of the SQ at its beginning, if there is one.  A
+ * queue with no entries has no ring; with none of them, key and bytes are 0.
+ */
 struct swp_create_qp_resp {
-	__aligned_u64 sq_key;
-	__aligned_u64 rq_key;
-	__u32 sq_bytes;
-	__u32 rq_bytes;
+	__aligned_u64 ring_key;	/* mmap offset of the rings */
+	__u32 ring_bytes;	/* mmap length, a multiple of the page size */
+	__u32 rq_offset;	/* of the RQ's ring there, bytes, multiple of 64 */
 	__u32 sq_entries;
 	__u32 rq_entries;
 	__u32 sq_stride;	/* bytes from one SQE to the next, multiple of 64 */

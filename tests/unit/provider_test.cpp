@@ -17,6 +17,7 @@
 #include <ctime>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/mapping.hpp"
 #include "common/spinlock.hpp"
@@ -29,7 +30,8 @@ using softwarp::abi::VerbsDevice;
 using softwarp::abi::VerbsSysfsDev;
 
 constexpr std::uint64_t sq_at = 0x10000;
-constexpr std::uint64_t rq_at = 0x20000;
+constexpr std::uint32_t rq_offset = 0x800; // behind the SQ's four entries
+constexpr std::uint64_t rq_at = sq_at + rq_offset;
 constexpr std::uint64_t cq_at = 0x30000;
 constexpr std::uint64_t cq2_at = 0x40000;
 constexpr std::uint64_t srq_at = 0x50000;
@@ -42,10 +44,9 @@ class Provider : public testing::Test {
   protected:
     void SetUp() override {
         kernel = FakeKernel{};
-        kernel.qp = {.sq_key = sq_at,
-                     .rq_key = rq_at,
-                     .sq_bytes = 4096 + 4096,
-                     .rq_bytes = 4096 + 4096,
+        kernel.qp = {.ring_key = sq_at,
+                     .ring_bytes = 4096 + 4096,
+                     .rq_offset = rq_offset,
                      .sq_entries = 4,
                      .rq_entries = 4,
                      .sq_stride = 128,
@@ -145,7 +146,7 @@ class Provider : public testing::Test {
 TEST_F(Provider, OpensWithItsIdAndVersion) {
     open();
     EXPECT_EQ(kernel.driver_id, 0x53575250U);
-    EXPECT_EQ(kernel.uctx_req.abi_version, 2U);
+    EXPECT_EQ(kernel.uctx_req.abi_version, 3U);
     EXPECT_EQ(kernel.uctx_req.reserved, 0U);
 }
 
@@ -170,8 +171,8 @@ TEST_F(Provider, NewerModule) {
     EXPECT_EQ(registered->alloc_context(&device->device, fd, nullptr), nullptr);
     EXPECT_EQ(errno, EPROTONOSUPPORT);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "softwarp: sw0: the kernel module speaks ABI version 3, this libibverbs provider "
-              "version 2; install the provider (" SOFTWARP_PLUGIN_FILE ") of the same release\n");
+              "softwarp: sw0: the kernel module speaks ABI version 4, this libibverbs provider "
+              "version 3; install the provider (" SOFTWARP_PLUGIN_FILE ") of the same release\n");
     EXPECT_EQ(kernel.uctx_req.abi_version, 0U) << "the module was not asked";
     EXPECT_EQ(fcntl(fd, F_GETFD), -1) << "the descriptor is closed";
 }
@@ -183,7 +184,7 @@ TEST_F(Provider, OlderModuleFoundByTheAnswer) {
     EXPECT_EQ(errno, EPROTONOSUPPORT);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "softwarp: sw0: the kernel module speaks ABI version 0, this libibverbs provider "
-              "version 2; install the kernel module (softwarp.ko) of the same release and load it "
+              "version 3; install the kernel module (softwarp.ko) of the same release and load it "
               "again\n");
 }
 
@@ -984,8 +985,7 @@ TEST_F(ProviderQp, DoorbellErrors) {
 }
 
 TEST_F(ProviderQp, QueuesWithoutEntries) {
-    kernel.qp.sq_entries = kernel.qp.sq_bytes = 0;
-    kernel.qp.sq_key = 0;
+    kernel.qp.sq_entries = 0;
     qp = create_qp(cq, cq);
     ASSERT_NE(qp, nullptr);
     ibv_send_wr send{};
@@ -1001,8 +1001,7 @@ TEST_F(ProviderQp, WithSrqHasNoReceiveQueue) {
     srq_attr.attr = {.max_wr = 3, .max_sge = 2, .srq_limit = 0};
     ibv_srq *srq = kernel.ops.create_srq(&pd, &srq_attr);
     ASSERT_NE(srq, nullptr);
-    kernel.qp.rq_entries = kernel.qp.rq_bytes = 0;
-    kernel.qp.rq_key = 0;
+    kernel.qp.rq_entries = kernel.qp.rq_offset = 0;
     ibv_qp_init_attr attr{};
     attr.send_cq = attr.recv_cq = cq;
     attr.srq = srq;
@@ -1310,19 +1309,32 @@ TEST_F(ProviderQp, FailuresLeaveNothing) {
     EXPECT_EQ(create_qp(cq, cq), nullptr);
     EXPECT_EQ(errno, EINVAL);
 
-    kernel.qp.rq_key = 1; // after the SQ was mapped
+    kernel.qp.ring_key = 1; // not to be mapped
     EXPECT_EQ(create_qp(cq, cq), nullptr);
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(kernel.qps, 0);
+    kernel.qp.ring_key = sq_at;
 
-    kernel.qp.rq_key = rq_at;
-    kernel.qp.sq_stride = 64; // 32 + 96 bytes of inline data do not fit
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(create_qp(cq, cq), nullptr);
-    EXPECT_EQ(errno, EPROTO);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible queue pair"),
-              std::string::npos);
-    EXPECT_EQ(kernel.qps, 0);
+    const auto impossible = [&](const swp_create_qp_resp &described) {
+        const swp_create_qp_resp good = std::exchange(kernel.qp, described);
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(create_qp(cq, cq), nullptr);
+        EXPECT_EQ(errno, EPROTO);
+        EXPECT_NE(testing::internal::GetCapturedStderr().find("impossible queue pair"),
+                  std::string::npos);
+        EXPECT_EQ(kernel.qps, 0);
+        kernel.qp = good;
+    };
+    swp_create_qp_resp bad_qp = kernel.qp;
+    bad_qp.sq_stride = 64; // 32 + 96 bytes of inline data do not fit
+    impossible(bad_qp);
+    for (const std::uint32_t offset : {SWP_RING_DATA_OFF + 3 * 128U,       // in the SQ's last entry
+                                       rq_offset + 16U,                    // not aligned
+                                       8192U - 64U, 8192U, 8192U + 64U}) { // no room for the RQ
+        bad_qp = kernel.qp;
+        bad_qp.rq_offset = offset;
+        impossible(bad_qp);
+    }
 }
 
 TEST_F(ProviderQp, ModifyToResetReloadsTheCounters) {

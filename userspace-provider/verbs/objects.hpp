@@ -137,8 +137,7 @@ struct Srq {
 
 struct Qp {
     abi::VerbsQp base{};
-    Mapping sq_memory;
-    Mapping rq_memory;
+    Mapping memory; // of both rings
     Doorbell doorbell;
     alignas(64) Spinlock sq_lock; // protects sq
     SendQueue sq;

@@ -3,6 +3,8 @@
 // Queue pairs.  Posting works on the mapped rings and enters the kernel only
 // when the ring's kick word says so.
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -38,34 +40,36 @@ void purge_completions_of(const ibv_qp &qp) noexcept {
 // Returns 0 or a positive errno.  @cap: what the kernel granted.
 int map_rings(Qp &qp, int cmd_fd, const swp_create_qp_resp &kernel, const ibv_qp_cap &cap,
               bool signal_all) noexcept {
+    const bool has_rq = kernel.rq_entries != 0;
+    // That of the SQ ends where that of the RQ begins.
+    const std::uint32_t sq_bytes = has_rq ? kernel.rq_offset : kernel.ring_bytes;
     const bool sq_sane =
-        kernel.sq_entries == 0 || ring_is_sane(kernel.sq_bytes, kernel.sq_entries, kernel.sq_stride,
+        kernel.sq_entries == 0 || ring_is_sane(sq_bytes, kernel.sq_entries, kernel.sq_stride,
                                                sqe_bytes(cap.max_send_sge, kernel.max_inline));
     const bool rq_sane =
-        kernel.rq_entries == 0 || ring_is_sane(kernel.rq_bytes, kernel.rq_entries, kernel.rq_stride,
-                                               rqe_bytes(cap.max_recv_sge));
+        !has_rq || (kernel.rq_offset % 64 == 0 && kernel.rq_offset <= kernel.ring_bytes &&
+                    ring_is_sane(kernel.ring_bytes - kernel.rq_offset, kernel.rq_entries,
+                                 kernel.rq_stride, rqe_bytes(cap.max_recv_sge)));
     if (!sq_sane || !rq_sane) {
-        complain("softwarp: the kernel module describes an impossible queue pair (send %u x %u in "
-                 "%u bytes, receive %u x %u in %u bytes); install module and provider of the same "
-                 "release\n",
-                 kernel.sq_entries, kernel.sq_stride, kernel.sq_bytes, kernel.rq_entries,
-                 kernel.rq_stride, kernel.rq_bytes);
+        complain("softwarp: the kernel module describes an impossible queue pair (send %u x %u, "
+                 "receive %u x %u from %u on, in %u bytes); install module and provider of the "
+                 "same release\n",
+                 kernel.sq_entries, kernel.sq_stride, kernel.rq_entries, kernel.rq_stride,
+                 kernel.rq_offset, kernel.ring_bytes);
         return EPROTO;
     }
-    if (kernel.sq_entries != 0) {
-        const int error = qp.sq_memory.map(cmd_fd, kernel.sq_key, kernel.sq_bytes);
-        if (error != 0)
-            return error;
-        qp.sq = SendQueue{WorkRing{qp.sq_memory.data(), kernel.sq_entries, kernel.sq_stride},
-                          cap.max_send_sge, kernel.max_inline, signal_all};
-    }
-    if (kernel.rq_entries != 0) {
-        const int error = qp.rq_memory.map(cmd_fd, kernel.rq_key, kernel.rq_bytes);
-        if (error != 0)
-            return error;
-        qp.rq = RecvQueue{WorkRing{qp.rq_memory.data(), kernel.rq_entries, kernel.rq_stride},
+    if (kernel.sq_entries == 0 && !has_rq)
+        return 0;
+    const int error = qp.memory.map(cmd_fd, kernel.ring_key, kernel.ring_bytes);
+    if (error != 0)
+        return error;
+    auto *const rings = static_cast<std::byte *>(qp.memory.data());
+    if (kernel.sq_entries != 0)
+        qp.sq = SendQueue{WorkRing{rings, kernel.sq_entries, kernel.sq_stride}, cap.max_send_sge,
+                          kernel.max_inline, signal_all};
+    if (has_rq)
+        qp.rq = RecvQueue{WorkRing{rings + kernel.rq_offset, kernel.rq_entries, kernel.rq_stride},
                           cap.max_recv_sge};
-    }
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -573,10 +574,13 @@ std::optional<Object> make_qp(Actor &actor, Random &random, const Object &in, bo
     qp.parent = pd->handle;
     qp.handle = answer.at<uint32_t>();
     qp.number = tail.qp_id;
-    qp.send =
-        actor.map_ring(in.fd, tail.sq_key, tail.sq_bytes, tail.sq_entries, tail.sq_stride, random);
-    qp.recv =
-        actor.map_ring(in.fd, tail.rq_key, tail.rq_bytes, tail.rq_entries, tail.rq_stride, random);
+    /* both rings are in one mapping */
+    Ring rings = actor.map_ring(in.fd, tail.ring_key, tail.ring_bytes,
+                                std::max(tail.sq_entries, tail.rq_entries), tail.sq_stride, random);
+    if (rings.base != nullptr && tail.sq_entries != 0)
+        qp.send = {rings.base, tail.sq_entries, tail.sq_stride};
+    if (rings.base != nullptr && tail.rq_entries != 0)
+        qp.recv = {rings.base + tail.rq_offset, tail.rq_entries, tail.rq_stride};
     if (request.is_srq != 0 && srq)
         qp.recv = srq->recv;
     actor.add(kQp, qp);
