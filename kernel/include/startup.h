@@ -129,7 +129,7 @@ struct swp_startup_caps {
  *         &caps)) s = api->start(&param);
  *     symbol_put(swp_startup_api);
  */
-#define SWP_STARTUP_VERSION	5
+#define SWP_STARTUP_VERSION	6
 
 struct swp_startup_api {
 	u32 version;			/* SWP_STARTUP_VERSION */
@@ -205,6 +205,14 @@ struct swp_startup_api {
 	 * QP must not be destroyed meanwhile.
 	 */
 	bool (*receive)(struct ib_qp *qp, size_t octets);
+
+	/*
+	 * abort - end the stream of a QP at once, with a RST, as if the peer
+	 * had sent one: the QP moves to ERROR, and its requests are flushed.
+	 * To destroy the QP does the same later.  Without a stream it does
+	 * nothing.  Process context; the QP must not be destroyed meanwhile.
+	 */
+	void (*abort)(struct ib_qp *qp);
 };
 
 extern const struct swp_startup_api swp_startup_api;

@@ -492,9 +492,27 @@ void sdp_link_reset(struct sdp_link *link)
 	spin_unlock_bh(&link->lock);
 }
 
+/*
+ * The work item resets the stream when it gets a CPU.  A program that has closed its
+ * end with an abort may count on the peer's finding it reset, as with TCP.
+ */
+static void abort_stream(struct sdp_link *link)
+{
+	lockdep_assert_held(&link->lock);
+	/* sdp_link_quiesce() waits for us before the queue pair goes */
+	link->receivers++;
+	spin_unlock_bh(&link->lock);
+	link->dev->api->abort(link->qp);
+	spin_lock_bh(&link->lock);
+	link->receivers--;
+}
+
 void sdp_link_orphan(struct sdp_link *link, bool abort)
 {
+	bool up;
+
 	spin_lock_bh(&link->lock);
+	up = link->phase == SDP_LINK_UP && link->ops == &sdp_carrier_tcp;
 	link->orphan = true;
 	/* at once: the lock is dropped below, while octets are posted */
 	begin_orphan_time(link);
@@ -512,6 +530,8 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 	sdp_link_pump(link);
 	if (link->open && !timer_pending(&link->timer))
 		set_orphan_timer(link);
+	if (up && link->phase == SDP_LINK_DOWN)
+		abort_stream(link);
 	spin_unlock_bh(&link->lock);
 }
 

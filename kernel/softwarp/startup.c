@@ -351,6 +351,16 @@ static bool receive(struct ib_qp *ibqp, size_t octets)
 	return swp_qp_receive(to_swp_qp(ibqp), octets);
 }
 
+static void abort_stream(struct ib_qp *ibqp)
+{
+	struct swp_llp *llp = swp_qp_llp(to_swp_qp(ibqp));
+
+	if (!llp)
+		return;
+	swp_llp_abort(llp);
+	swp_llp_put(llp);
+}
+
 const struct swp_startup_api swp_startup_api = {
 	.version = SWP_STARTUP_VERSION,
 	.query = query,
@@ -361,5 +371,6 @@ const struct swp_startup_api swp_startup_api = {
 	.owned_by = owned_by,
 	.prompt = prompt,
 	.receive = receive,
+	.abort = abort_stream,
 };
 EXPORT_SYMBOL_GPL(swp_startup_api);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <list>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -17,6 +18,27 @@
 #include "seen.hpp"
 
 namespace softwarp::sockets {
+
+namespace {
+
+/* RSTs that TCP has sent for a connection or in answer to a packet, in this namespace */
+long resets_sent() {
+    std::ifstream file("/proc/net/snmp");
+    std::string names, values;
+    while (std::getline(file, names) && std::getline(file, values)) {
+        if (names.rfind("Tcp:", 0) != 0)
+            continue;
+        std::istringstream name(names), value(values);
+        std::string label, number;
+        while (name >> label && value >> number)
+            if (label == "OutRsts")
+                return std::stol(number);
+    }
+    ADD_FAILURE() << "/proc/net/snmp has no OutRsts";
+    return 0;
+}
+
+} // namespace
 
 SUITE(Close);
 
@@ -98,6 +120,21 @@ TEST_P(Close, LingerZeroIsAReset) {
     p.here.reset();
     char c;
     EXPECT_EQ(ERRNO_OF(::recv(p.there.get(), &c, 1, 0)), ECONNRESET);
+}
+
+/* A peer on the same machine may count on it, as with TCP. */
+TEST_P(Close, ResetHasLeftWhenCloseReturns) {
+    Pair p = connected();
+    ASSERT_TRUE(send_all(p.here, pattern(100)));
+    const linger lg{1, 0};
+    ASSERT_EQ(::setsockopt(p.here.get(), SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)), 0);
+    const long before = resets_sent();
+    p.here.reset();
+    /* RoCE has none; there it is an event of the CM */
+    if (std::string(GetParam().name).rfind("roce", 0) != 0) {
+        EXPECT_GT(resets_sent(), before);
+    }
+    EXPECT_EQ(receive(p.there, 100), pattern(100));
 }
 
 TEST_P(Close, ResetWakesReader) {
