@@ -509,10 +509,11 @@ static void abort_stream(struct sdp_link *link)
 
 void sdp_link_orphan(struct sdp_link *link, bool abort)
 {
-	bool up;
+	bool reset;
 
 	spin_lock_bh(&link->lock);
-	up = link->phase == SDP_LINK_UP && link->ops == &sdp_carrier_tcp;
+	reset = abort && link->phase == SDP_LINK_UP &&
+		link->ops == &sdp_carrier_tcp;
 	link->orphan = true;
 	/* at once: the lock is dropped below, while octets are posted */
 	begin_orphan_time(link);
@@ -527,10 +528,12 @@ void sdp_link_orphan(struct sdp_link *link, bool abort)
 		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_ABORT));
 	else
 		sdp_link_act(link, sdp_conn_input(&link->conn, SDP_IN_CLOSE));
+	/* not if AbortConn is to go first: the RST might overtake it */
+	reset = reset && link->phase == SDP_LINK_DOWN;
 	sdp_link_pump(link);
 	if (link->open && !timer_pending(&link->timer))
 		set_orphan_timer(link);
-	if (up && link->phase == SDP_LINK_DOWN)
+	if (reset)
 		abort_stream(link);
 	spin_unlock_bh(&link->lock);
 }

@@ -17,7 +17,7 @@ struct swp_ucontext;
 /* Memory shared with user space, or private to the kernel */
 struct swp_ring {
 	void *mem;			/* struct swp_ring_ctrl, elements */
-	u32 bytes;			/* of mem; 0 = it belongs to no ring, or another */
+	u32 bytes;			/* of mem; 0 = not this ring's to free */
 	u32 entries;			/* power of two; 0 = no ring */
 	u32 mask;
 	u32 stride;
