@@ -3,7 +3,10 @@
  * Pages that were filled and given to TCP, to be filled again once it has no
  * reference to them any more.  Kernels that clear each page at its allocation, as
  * those of most distributions do, would otherwise clear as many octets as are
- * sent.  A ring belongs to a CPU and a module; it keeps half a MiB at most.
+ * sent.  A ring belongs to a CPU and a module.  It is of use only if it has about
+ * as many pages as a stream has in flight, and no more of them are in the caches
+ * than it has: so its owner says how many.  Together the rings of a module keep a
+ * thousandth of the memory at most, or half a MiB for each CPU.
  *
  * Softirqs are off while a ring is used.  On PREEMPT_RT that excludes nobody any
  * more, so it has a lock, which is nothing elsewhere.
@@ -11,6 +14,7 @@
 #ifndef SWP_FRAGS_H
 #define SWP_FRAGS_H
 
+#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/sizes.h>
@@ -19,18 +23,33 @@
 
 #include "compat.h"
 
-#define SWP_FRAGS	16
+#define SWP_FRAGS_MIN	16
+#define SWP_FRAGS_MAX	64
+#define SWP_FRAGS_SHARE	1024	/* of the memory */
 #define SWP_FRAG_SIZE	SZ_32K	/* what skb_page_frag_refill() tries for */
 
 struct swp_frags {
 	local_lock_t lock;
-	struct page *page[SWP_FRAGS];
+	struct page *page[SWP_FRAGS_MAX];
+	u32 wanted;		/* by its owner, of SWP_FRAGS_MAX */
+	u32 limit;		/* how many of them it has; 0: not known yet */
 	u32 next;
 	struct page_frag part;	/* of swp_frags_give() */
 };
 
-#define SWP_DEFINE_FRAGS(name) \
-	DEFINE_PER_CPU(struct swp_frags, name) = { .lock = INIT_LOCAL_LOCK(lock) }
+#define SWP_DEFINE_FRAGS(name, most) \
+	DEFINE_PER_CPU(struct swp_frags, name) = { \
+		.lock = INIT_LOCAL_LOCK(lock), .wanted = (most) }
+
+/* How many pages a CPU may keep of @wanted */
+static inline u32 swp_frags_limit(u32 wanted)
+{
+	u64 pages = div_u64((u64)totalram_pages() << PAGE_SHIFT,
+			    SWP_FRAGS_SHARE * SWP_FRAG_SIZE);
+
+	pages = max_t(u64, div_u64(pages, num_possible_cpus()), SWP_FRAGS_MIN);
+	return min3(pages, (u64)wanted, (u64)SWP_FRAGS_MAX);
+}
 
 /* Is it worth keeping?  Not what scarce memory, its reserves or other nodes gave. */
 static inline bool swp_frags_keeps(const struct page_frag *f)
@@ -67,7 +86,9 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 	local_bh_disable();
 	local_lock_nested_bh(&frags->lock);
 	ring = this_cpu_ptr(frags);
-	slot = &ring->page[ring->next++ % SWP_FRAGS];
+	if (unlikely(!ring->limit))
+		ring->limit = swp_frags_limit(ring->wanted);
+	slot = &ring->page[ring->next++ % ring->limit];
 	oldest = *slot;
 	*slot = full && swp_frags_keeps(f) ? full : NULL;
 	if (*slot)
@@ -143,7 +164,7 @@ static inline void swp_frags_free(struct swp_frags __percpu *frags)
 	for_each_possible_cpu(cpu) {
 		struct swp_frags *ring = per_cpu_ptr(frags, cpu);
 
-		for (i = 0; i < SWP_FRAGS; i++) {
+		for (i = 0; i < SWP_FRAGS_MAX; i++) {
 			if (ring->page[i])
 				put_page(ring->page[i]);
 			ring->page[i] = NULL;

@@ -8,7 +8,10 @@
 
 #include "frags.h"
 
-static SWP_DEFINE_FRAGS(frags);
+/* The least, which every machine has */
+#define RING SWP_FRAGS_MIN
+
+static SWP_DEFINE_FRAGS(frags, RING);
 
 /* Give @f a page of its own, as a sender does whom the ring does not help. */
 static void fresh(struct kunit *test, struct page_frag *f, unsigned int order)
@@ -33,7 +36,7 @@ static void fill_ring(struct kunit *test, struct page **held)
 	struct page_frag f = {};
 	int i;
 
-	for (i = 0; i < SWP_FRAGS; i++) {
+	for (i = 0; i < RING; i++) {
 		fresh(test, &f, get_order(SWP_FRAG_SIZE));
 		held[i] = fill(&f);
 		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
@@ -44,15 +47,15 @@ static void fill_ring(struct kunit *test, struct page **held)
 
 static void free_pages_come_back(struct kunit *test)
 {
-	struct page *held[SWP_FRAGS];
+	struct page *held[RING];
 	struct page_frag f = {};
 	int i;
 
 	migrate_disable();
 	fill_ring(test, held);
-	for (i = 0; i < SWP_FRAGS; i++)
+	for (i = 0; i < RING; i++)
 		put_page(held[i]);
-	for (i = 0; i < SWP_FRAGS; i++) {
+	for (i = 0; i < RING; i++) {
 		KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 1));
 		KUNIT_EXPECT_PTR_EQ(test, held[i], f.page);
 		KUNIT_EXPECT_EQ(test, 0U, f.offset);
@@ -64,7 +67,7 @@ static void free_pages_come_back(struct kunit *test)
 	}
 	put_page(f.page);
 	put_page(f.page);
-	for (i = 0; i < SWP_FRAGS - 1; i++)
+	for (i = 0; i < RING - 1; i++)
 		put_page(held[i]);
 	swp_frags_free(&frags);
 	migrate_enable();
@@ -72,13 +75,13 @@ static void free_pages_come_back(struct kunit *test)
 
 static void held_pages_stay_away(struct kunit *test)
 {
-	struct page *held[SWP_FRAGS];
+	struct page *held[RING];
 	struct page_frag f = {};
 	int i;
 
 	migrate_disable();
 	fill_ring(test, held);
-	for (i = 0; i < SWP_FRAGS; i++) {
+	for (i = 0; i < RING; i++) {
 		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
 		KUNIT_EXPECT_NULL(test, f.page);
 		/* and the ring has let it go */
@@ -168,12 +171,29 @@ static void one_page_is_passed_on(struct kunit *test)
 	migrate_enable();
 }
 
+/* No more than was asked for, than there is room for, or than the memory allows */
+static void memory_limits_a_ring(struct kunit *test)
+{
+	u64 share = div_u64((u64)totalram_pages() << PAGE_SHIFT, SWP_FRAGS_SHARE);
+	u32 most = swp_frags_limit(SWP_FRAGS_MAX);
+
+	KUNIT_EXPECT_EQ(test, 1U, swp_frags_limit(1));
+	KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN, swp_frags_limit(SWP_FRAGS_MIN));
+	KUNIT_EXPECT_GE(test, most, (u32)SWP_FRAGS_MIN);
+	KUNIT_EXPECT_LE(test, most, (u32)SWP_FRAGS_MAX);
+	KUNIT_EXPECT_EQ(test, most, swp_frags_limit(U32_MAX));
+	if (most > SWP_FRAGS_MIN)
+		KUNIT_EXPECT_LE(test, (u64)most * SWP_FRAG_SIZE * num_possible_cpus(),
+				share);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(free_pages_come_back),
 	KUNIT_CASE(held_pages_stay_away),
 	KUNIT_CASE(room_is_used_first),
 	KUNIT_CASE(small_pages_are_not_kept),
 	KUNIT_CASE(one_page_is_passed_on),
+	KUNIT_CASE(memory_limits_a_ring),
 	{}
 };
 
