@@ -9,6 +9,7 @@ over such a stack, so that every run begins with the same system.  Mounts are ma
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 
 import packages
-from common import Failure, cached, digest, run
+from common import BUILD, Failure, cached, digest, run
 
 SUITES = ("bookworm", "trixie")
 # Of bookworm's backports apt takes only what is asked for by name.
@@ -86,6 +87,23 @@ def command(root: Path, args, network: bool = False, user: str = "root", cwd: st
         inner += ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", f"HOME=/home/{user}"]
     return [*alone, "unshare", "--mount", "--pid", "--fork", "--kill-child", f"--root={root}", f"--wd={cwd}", "--mount-proc",
             *inner, *(str(arg) for arg in args)]
+
+
+def within(layers: list[Path], shared: list[Path]) -> list[str]:
+    """What runs the words after it in a system of layers, where the directories `shared` are those of this machine, under
+    their own names; what they change elsewhere is lost.  Mounts are seen by these words alone."""
+    if os.geteuid() != 0:
+        raise Failure("chroots are root's affair: run this as root")
+    place = BUILD / "chroot"
+    place.mkdir(parents=True, exist_ok=True)
+    lower = ":".join(str(path) for path in reversed(layers))
+    script = ["set -e", f"cd {shlex.quote(str(place))}", "mount -t tmpfs tmpfs .", 'cd "$PWD"', "mkdir upper work root",
+              f"mount -t overlay overlay -o {shlex.quote(f'lowerdir={lower}')},upperdir=upper,workdir=work root"]
+    for path in ("/dev", "/proc", *map(str, shared)):
+        script += [f"mkdir -p root{shlex.quote(path)}", f"mount --rbind {shlex.quote(path)} root{shlex.quote(path)}"]
+    script.append('exec chroot root env -i "$@"')
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(script), "sh",
+            *(f"{key}={value}" for key, value in ENVIRONMENT.items())]
 
 
 def inside(root: Path, args, log: Path | None = None, what: str = "", **kwargs) -> None:

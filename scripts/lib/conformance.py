@@ -170,10 +170,8 @@ def run_guest(kernel_name: str, quick: bool, test_filter: str = "", e2e=(), repe
 def run_kunit(kernel_name: str) -> dict:
     """All KUnit suites; they take a few seconds, starting the guest is what takes time."""
     kernel = kernels.kernel(kernel_name)
-    suites = modules.kunit(kernel)
-    script = "".join(f"insmod {shlex.quote(str(path))}; " for path in suites)
-    result = guest.run_job(guest.Job(script + "cat /sys/kernel/debug/kunit/*/results", kernel_name,
-                                     module=modules.softwarp(kernel), out=OUT / "kunit", timeout=300))
+    result = guest.run_job(guest.Job(modules.kunit_script(kernel), kernel_name, module=modules.softwarp(kernel),
+                                     out=OUT / "kunit", timeout=300))
     (OUT / "kunit.log").write_text(result.printed)
     return results.kunit(result.printed)[1]
 

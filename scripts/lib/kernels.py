@@ -3,25 +3,33 @@
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 
 import arches
+import chroot
 import packages
-from common import ROOT, Failure, cached, digest, jobs, output, run
+from common import ROOT, Failure, cache_root, cached, digest, jobs, output, run
 
 CONFIGS = ROOT / "tests/qemu/config"
-NAMES = ("stock-6.12", "stock-6.1", "debug", "kcsan", "uml", "uml-kasan", "arm64-6.12", "s390x-6.12", "arm64-kunit",
-         "s390x-kunit")
+NAMES = ("stock-6.12", "stock-6.1", "stock-7", "debug", "kcsan", "uml", "uml-clang", "uml-kasan", "arm64-6.12", "s390x-6.12",
+         "arm64-kunit", "s390x-kunit")
 # Kernels built here: source series, architecture, fragments in the order in which they are merged.
 RECIPES = {
     "debug": ("6.12", "x86_64", ("base", "x86", "debug")),
     "kcsan": ("6.12", "x86_64", ("base", "x86", "kcsan")),
     "uml": ("7", "um", ("base", "um")),
+    "uml-clang": ("7", "um", ("base", "um")),
     "uml-kasan": ("7", "um", ("base", "um", "um-kasan")),
     # Debian's kernels have no KUnit.
     "arm64-kunit": ("6.12", "arm64", ("base", "arm64", "kunit")),
     "s390x-kunit": ("6.12", "s390", ("base", "s390x", "kunit")),
 }
+# Those that clang builds, and with them their modules: the suffix of LLVM's programs.
+LLVM = {"uml-clang": "-19"}
+# Debian's kernels whose headers come with programs of a later release than the oldest that this tree is built on: a module
+# for them is built in a chroot of that release, by its compiler.
+SUITES = {"stock-7": "trixie"}
 # What make builds for each architecture, and where it lies
 IMAGES = {"um": ("linux", "linux"), "x86_64": ("bzImage", "arch/x86/boot/bzImage"), "arm64": ("Image", "arch/arm64/boot/Image"),
           "s390": ("bzImage", "arch/s390/boot/bzImage")}
@@ -29,7 +37,7 @@ IMAGES = {"um": ("linux", "linux"), "x86_64": ("bzImage", "arch/x86/boot/bzImage
 
 # How much more time than at the machine's own speed things may take: emulated processors are slower by an order of
 # magnitude, the checkers by another.
-SCALE = {"uml": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "debug": 12, "kcsan": 8,
+SCALE = {"uml": 1, "uml-clang": 1, "uml-kasan": 3, "stock-6.12": 4, "stock-6.1": 4, "stock-7": 4, "debug": 12, "kcsan": 8,
          "arm64-6.12": 8, "s390x-6.12": 8, "arm64-kunit": 8, "s390x-kunit": 8}
 
 
@@ -58,8 +66,14 @@ class Kernel:
     @property
     def make(self) -> list[str]:
         """make against this kernel's build tree."""
-        cross = [f"CROSS_COMPILE={self.processor.tools}"] if self.processor.foreign else []
-        return ["make", "-C", str(self.kdir), f"ARCH={self.arch}", *cross]
+        tools = [f"CROSS_COMPILE={self.processor.tools}"] if self.processor.foreign else []
+        if self.name in LLVM:
+            tools.append(f"LLVM={LLVM[self.name]}")
+        host = []
+        if self.name in SUITES:
+            layers = chroot.layers(SUITES[self.name], "modules", ["pahole", "libelf1t64", "libssl3t64", "zlib1g"])
+            host = chroot.within(layers, [ROOT, cache_root()])
+        return [*host, "make", "-C", str(self.kdir), f"ARCH={self.arch}", *tools]
 
     @property
     def processor(self) -> arches.Arch:
@@ -96,14 +110,20 @@ def built(name: str) -> Kernel:
     tree = packages.source(series)
     wanted = fragment_lines(fragments)
     cpu = next((cpu for cpu in arches.ARCHES.values() if cpu.machine and cpu.kernel == arch), arches.ARCHES["amd64"])
-    cross = [f"CROSS_COMPILE={cpu.tools}"] if cpu.foreign else []
-    compiler = output([f"{cpu.tools}gcc", "--version"]).splitlines()[0]
+    tools = [f"CROSS_COMPILE={cpu.tools}"] if cpu.foreign else []
+    program = f"{cpu.tools}gcc"
+    if name in LLVM:
+        tools.append(f"LLVM={LLVM[name]}")
+        program = f"clang{LLVM[name]}"
+        if not shutil.which(program):
+            raise Failure(f"{name} needs {program}; scripts/setup --reach installs it")
+    compiler = output([program, "--version"]).splitlines()[0]
     key = digest("recipe 1", tree.parent.name, arch, *wanted, compiler)
     target, image = IMAGES[arch]
 
     def build(entry: Path) -> None:
         log = entry / "build.log"
-        make = ["make", "-C", tree, f"ARCH={arch}", f"O={entry}", *cross]
+        make = ["make", "-C", tree, f"ARCH={arch}", f"O={entry}", *tools]
         run([*make, "tinyconfig"], log=log, what=f"configuration of {name}")
         # The last assignment to a symbol wins, so appending is merging.
         config = entry / ".config"
@@ -128,7 +148,8 @@ def stock(name: str) -> Kernel:
     cpu, series = processor(name).name, name.split("-")[1]
     root = packages.stock(series, cpu)
     modules = next((root / "usr/lib/modules").iterdir())
-    return Kernel(name, series, arches.ARCHES[cpu].kernel, modules.name, root / "boot" / f"vmlinuz-{modules.name}",
+    image = next(path for path in (root / "boot" / f"vmlinuz-{modules.name}", modules / "vmlinuz") if path.exists())
+    return Kernel(name, series, arches.ARCHES[cpu].kernel, modules.name, image,
                   root / "usr/src" / f"linux-headers-{modules.name}", modules, cpu)
 
 

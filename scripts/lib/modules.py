@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -110,7 +111,16 @@ def kunit(kernel: kernels.Kernel) -> list[Path]:
             raise Failure("there are no KUnit suites in tests/kunit")
         _make(kernel, directory, "kunit")
         # not those that an earlier tree has left there
-        return sorted(directory / f"{Path(line).stem}.ko" for line in (directory / "modules.order").read_text().split())
+        found = sorted(directory / f"{Path(line).stem}.ko" for line in (directory / "modules.order").read_text().split())
+    if not found:
+        raise Failure("tests/kunit built no module")
+    return found
+
+
+def kunit_script(kernel: kernels.Kernel) -> str:
+    """What loads the KUnit modules in a guest, and prints their results."""
+    script = "".join(f"insmod {shlex.quote(str(path))} || echo 'not loaded: {path.name}'; " for path in kunit(kernel))
+    return script + "cat /sys/kernel/debug/kunit/*/results"
 
 
 def provoke(kernel: kernels.Kernel) -> Path:

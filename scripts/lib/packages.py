@@ -152,25 +152,29 @@ def source(series: str) -> Path:
 
 
 def stock(series: str, arch: str = "amd64") -> Path:
-    """Debian's kernel of a series ("6.1" or "6.12") and its headers, unpacked; the directory is like a root."""
+    """Debian's kernel of a series ("6.1", "6.12" or "7") and its headers, unpacked; the directory is like a root."""
     prefix = f"stock-{series}" if arch == "amd64" else f"{arch}-{series}"
     known = latest_entry(f"{prefix}-*")
     if known:
         return known
     options = apt_options(arch)
-    if arch == "amd64":
+    if series == "7":
+        image = newest(options, r"^linux-image-7\.[0-9.]+\+deb13-amd64$")
+    elif arch == "amd64":
         suffix = arch if series == "6.1" else f"{series}-{arch}"
         image = depends(options, f"linux-image-{suffix}")[0]
     else:
         # Not all architectures have a package that depends on the newest one.
         image = newest(options, rf"^linux-image-{re.escape(series)}\.[^-]*-{arch}$")
+    # Since 7.3 the kernel and its modules are in packages that this one needs.
+    pieces = [name for name in depends(options, image) if re.match(r"linux-(binary|modules)-", name)]
     headers = image.replace("-image-", "-headers-")
     parts = [name for name in depends(options, headers) if re.match(r"linux-(headers|kbuild)-", name)]
     # The programs of the build run here, whatever they build for.
     programs = [name for name in parts if name.startswith("linux-kbuild-")]
 
     def build(entry: Path) -> None:
-        unpack(options, [image, headers, *(name for name in parts if name not in programs)], entry)
+        unpack(options, [image, *pieces, headers, *(name for name in parts if name not in programs)], entry)
         unpack(apt_options(), programs, entry)
         release = image.removeprefix("linux-image-")
         usr = entry / "usr"
