@@ -4,8 +4,9 @@
  * reference to them any more.  Kernels that clear each page at its allocation, as
  * those of most distributions do, would otherwise clear as many octets as are
  * sent.  A ring belongs to a CPU and a module.  It is of use only if it has about
- * as many pages as a stream has in flight, and no more of them are in the caches
- * than it has: so its owner says how many.  Together the rings of a module keep a
+ * as many pages as are in flight, and the fewer it has, the more of them are still
+ * in the caches: so it grows while the page filled longest ago is in flight, and
+ * shrinks while the one after that is not.  Together the rings of a module keep a
  * thousandth of the memory at most, or half a MiB for each CPU.
  *
  * Softirqs are off while a ring is used.  On PREEMPT_RT that excludes nobody any
@@ -26,29 +27,29 @@
 #define SWP_FRAGS_MIN	16
 #define SWP_FRAGS_MAX	64
 #define SWP_FRAGS_SHARE	1024	/* of the memory */
+#define SWP_FRAGS_SPARE	64	/* pages filled while there was one too many */
 #define SWP_FRAG_SIZE	SZ_32K	/* what skb_page_frag_refill() tries for */
 
 struct swp_frags {
 	local_lock_t lock;
 	struct page *page[SWP_FRAGS_MAX];
-	u32 wanted;		/* by its owner, of SWP_FRAGS_MAX */
-	u32 limit;		/* how many of them it has; 0: not known yet */
-	u32 next;
+	u32 limit;		/* how many of them it may have; 0: not known yet */
+	u32 first, pages;	/* the oldest, and how many follow */
+	u32 spare;		/* how often in a row the second was free, too */
 	struct page_frag part;	/* of swp_frags_give() */
 };
 
-#define SWP_DEFINE_FRAGS(name, most) \
+#define SWP_DEFINE_FRAGS(name) \
 	DEFINE_PER_CPU(struct swp_frags, name) = { \
-		.lock = INIT_LOCAL_LOCK(lock), .wanted = (most) }
+		.lock = INIT_LOCAL_LOCK(lock) }
 
-/* How many pages a CPU may keep of @wanted */
-static inline u32 swp_frags_limit(u32 wanted)
+/* How many pages a CPU may keep, of @memory octets of which all CPUs have a share */
+static inline u32 swp_frags_limit(u64 memory)
 {
-	u64 pages = div_u64((u64)totalram_pages() << PAGE_SHIFT,
-			    SWP_FRAGS_SHARE * SWP_FRAG_SIZE);
+	u64 pages = div_u64(memory, SWP_FRAGS_SHARE * SWP_FRAG_SIZE);
 
-	pages = max_t(u64, div_u64(pages, num_possible_cpus()), SWP_FRAGS_MIN);
-	return min3(pages, (u64)wanted, (u64)SWP_FRAGS_MAX);
+	pages = div_u64(pages, num_possible_cpus());
+	return clamp_t(u64, pages, SWP_FRAGS_MIN, SWP_FRAGS_MAX);
 }
 
 /* Is it worth keeping?  Not what scarce memory, its reserves or other nodes gave. */
@@ -56,6 +57,26 @@ static inline bool swp_frags_keeps(const struct page_frag *f)
 {
 	return f->size >= SWP_FRAG_SIZE && !page_is_pfmemalloc(f->page) &&
 	       page_to_nid(f->page) == numa_mem_id();
+}
+
+static inline struct page *swp_frags_first(struct swp_frags *ring)
+{
+	return ring->pages ? ring->page[ring->first % SWP_FRAGS_MAX] : NULL;
+}
+
+/* Nobody else has a reference: whose was the last one has read what it wanted. */
+static inline bool swp_frags_is_free(struct page *page)
+{
+	return page && page_ref_count(page) == 1;
+}
+
+static inline struct page *swp_frags_pop(struct swp_frags *ring)
+{
+	struct page *page = swp_frags_first(ring);
+
+	ring->first++;
+	ring->pages--;
+	return page;
 }
 
 /*
@@ -72,9 +93,8 @@ static inline bool swp_frags_keeps(const struct page_frag *f)
 static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 				  struct page_frag *f, u32 least)
 {
-	struct page *full = NULL, *oldest;
+	struct page *full = NULL, *next = NULL, *drop = NULL;
 	struct swp_frags *ring;
-	struct page **slot;
 
 	if (f->page) {
 		if (page_ref_count(f->page) == 1)
@@ -87,27 +107,34 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 	local_lock_nested_bh(&frags->lock);
 	ring = this_cpu_ptr(frags);
 	if (unlikely(!ring->limit))
-		ring->limit = swp_frags_limit(ring->wanted);
-	slot = &ring->page[ring->next++ % ring->limit];
-	oldest = *slot;
-	*slot = full && swp_frags_keeps(f) ? full : NULL;
-	if (*slot)
+		ring->limit = swp_frags_limit((u64)totalram_pages() << PAGE_SHIFT);
+	if (swp_frags_is_free(swp_frags_first(ring))) {
+		next = swp_frags_pop(ring);
+		if (!swp_frags_is_free(swp_frags_first(ring))) {
+			ring->spare = 0;
+		} else if (++ring->spare == SWP_FRAGS_SPARE) {
+			ring->spare = 0;
+			drop = swp_frags_pop(ring);
+		}
+	} else if (ring->pages == ring->limit) {
+		/* it may be in flight for long, and others behind it are free */
+		drop = swp_frags_pop(ring);
+	}
+	if (full && swp_frags_keeps(f)) {
+		ring->page[(ring->first + ring->pages++) % SWP_FRAGS_MAX] = full;
 		full = NULL;
+	}
 	local_unlock_nested_bh(&frags->lock);
 	local_bh_enable();
 	if (full)
 		put_page(full);
-	f->page = NULL;
-	if (!oldest)
+	if (drop)
+		put_page(drop);
+	f->page = next;
+	if (!next)
 		return false;
-	/* whose reference was the last one has read what it wanted */
-	if (page_ref_count(oldest) != 1) {
-		put_page(oldest);
-		return false;
-	}
-	f->page = oldest;
 	f->offset = 0;
-	f->size = page_size(oldest);
+	f->size = page_size(next);
 	return true;
 }
 
@@ -159,16 +186,13 @@ static inline void swp_frags_give(struct swp_frags __percpu *frags,
 /* Free the pages of all CPUs, once nobody uses @frags any more. */
 static inline void swp_frags_free(struct swp_frags __percpu *frags)
 {
-	int cpu, i;
+	int cpu;
 
 	for_each_possible_cpu(cpu) {
 		struct swp_frags *ring = per_cpu_ptr(frags, cpu);
 
-		for (i = 0; i < SWP_FRAGS_MAX; i++) {
-			if (ring->page[i])
-				put_page(ring->page[i]);
-			ring->page[i] = NULL;
-		}
+		while (ring->pages)
+			put_page(swp_frags_pop(ring));
 		if (ring->part.page)
 			put_page(ring->part.page);
 		ring->part.page = NULL;

@@ -141,8 +141,8 @@ static int wait_to_send(struct sock *sk, struct sdp_link *link, long *timeo)
 	return ret < 0 ? ret : 0;
 }
 
-/* The pages of the queue, of which a stream fills SDP_TX_SLOTS * SDP_RX_SIZE octets */
-static SWP_DEFINE_FRAGS(filled, SWP_FRAGS_MAX);
+/* The pages of the queue */
+static SWP_DEFINE_FRAGS(filled);
 
 void sdp_stream_exit(void)
 {

@@ -795,7 +795,7 @@ int swp_llp_connect_result(struct swp_llp *llp)
  * keep it, up to 32 KiB, so take it back: after start-up, the engine gives TCP
  * its own pages.
  */
-static SWP_DEFINE_FRAGS(frames, SWP_FRAGS_MIN);
+static SWP_DEFINE_FRAGS(frames);
 
 static void lend_page(struct sock *sk)
 {

@@ -92,7 +92,7 @@ added:
  * The engines copy into pages that belong to the CPU.  A QP has one only while
  * its engine runs; otherwise each idle QP would keep 32 KiB.
  */
-static SWP_DEFINE_FRAGS(filled, SWP_FRAGS_MIN);
+static SWP_DEFINE_FRAGS(filled);
 
 /*
  * Have room in the engine's page.  If it is full, hold_page() has a reference to

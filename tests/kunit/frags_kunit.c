@@ -8,10 +8,13 @@
 
 #include "frags.h"
 
-/* The least, which every machine has */
-#define RING SWP_FRAGS_MIN
+static SWP_DEFINE_FRAGS(frags);
 
-static SWP_DEFINE_FRAGS(frags, RING);
+/* The pages that a CPU of this machine keeps at most */
+static u32 most(void)
+{
+	return swp_frags_limit((u64)totalram_pages() << PAGE_SHIFT);
+}
 
 /* Give @f a page of its own, as a sender does whom the ring does not help. */
 static void fresh(struct kunit *test, struct page_frag *f, unsigned int order)
@@ -30,13 +33,13 @@ static struct page *fill(struct page_frag *f)
 	return f->page;
 }
 
-/* Fill as many pages as the ring has, and have it keep them. */
-static void fill_ring(struct kunit *test, struct page **held)
+/* Fill some pages, and have the ring keep them. */
+static void fill_ring(struct kunit *test, struct page **held, u32 pages)
 {
 	struct page_frag f = {};
-	int i;
+	u32 i;
 
-	for (i = 0; i < RING; i++) {
+	for (i = 0; i < pages; i++) {
 		fresh(test, &f, get_order(SWP_FRAG_SIZE));
 		held[i] = fill(&f);
 		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
@@ -47,15 +50,15 @@ static void fill_ring(struct kunit *test, struct page **held)
 
 static void free_pages_come_back(struct kunit *test)
 {
-	struct page *held[RING];
+	struct page *held[SWP_FRAGS_MAX];
 	struct page_frag f = {};
-	int i;
+	u32 i;
 
 	migrate_disable();
-	fill_ring(test, held);
-	for (i = 0; i < RING; i++)
+	fill_ring(test, held, most());
+	for (i = 0; i < most(); i++)
 		put_page(held[i]);
-	for (i = 0; i < RING; i++) {
+	for (i = 0; i < most(); i++) {
 		KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 1));
 		KUNIT_EXPECT_PTR_EQ(test, held[i], f.page);
 		KUNIT_EXPECT_EQ(test, 0U, f.offset);
@@ -67,27 +70,65 @@ static void free_pages_come_back(struct kunit *test)
 	}
 	put_page(f.page);
 	put_page(f.page);
-	for (i = 0; i < RING - 1; i++)
+	for (i = 0; i < most() - 1; i++)
 		put_page(held[i]);
 	swp_frags_free(&frags);
 	migrate_enable();
 }
 
+/* A page that may be in flight for long does not keep others from being found. */
 static void held_pages_stay_away(struct kunit *test)
 {
-	struct page *held[RING];
+	struct page *held[SWP_FRAGS_MAX];
 	struct page_frag f = {};
-	int i;
+	u32 i;
 
 	migrate_disable();
-	fill_ring(test, held);
-	for (i = 0; i < RING; i++) {
+	fill_ring(test, held, most());
+	for (i = 0; i < most(); i++) {
+		struct page *page;
+
+		fresh(test, &f, get_order(SWP_FRAG_SIZE));
+		page = fill(&f);
 		KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
 		KUNIT_EXPECT_NULL(test, f.page);
-		/* and the ring has let it go */
+		/* the ring has let the oldest go, to have room for it */
 		KUNIT_EXPECT_EQ(test, 1, page_ref_count(held[i]));
 		put_page(held[i]);
+		held[i] = page;
 	}
+	for (i = 0; i < most(); i++)
+		put_page(held[i]);
+	swp_frags_free(&frags);
+	migrate_enable();
+}
+
+/* The ring has as many pages as are in flight, not as many as once were. */
+static void spare_pages_are_freed(struct kunit *test)
+{
+	struct page *held[SWP_FRAGS_MIN], *before;
+	struct page_frag f;
+	u32 i;
+
+	migrate_disable();
+	fill_ring(test, held, SWP_FRAGS_MIN);
+	for (i = 0; i < SWP_FRAGS_MIN; i++)
+		put_page(held[i]);
+	fresh(test, &f, get_order(SWP_FRAG_SIZE));
+	for (i = 0; i < SWP_FRAGS_MIN * SWP_FRAGS_SPARE; i++) {
+		before = fill(&f);
+		KUNIT_ASSERT_TRUE(test, swp_frags_room(&frags, &f, 1));
+		if (i == SWP_FRAGS_SPARE - 2)
+			KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN,
+					this_cpu_ptr(&frags)->pages);
+		if (i == SWP_FRAGS_SPARE - 1)
+			KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN - 1,
+					this_cpu_ptr(&frags)->pages);
+		put_page(before);
+	}
+	/* the one that is in flight while the other is filled */
+	KUNIT_EXPECT_EQ(test, 1U, this_cpu_ptr(&frags)->pages);
+	put_page(f.page);
 	swp_frags_free(&frags);
 	migrate_enable();
 }
@@ -171,25 +212,23 @@ static void one_page_is_passed_on(struct kunit *test)
 	migrate_enable();
 }
 
-/* No more than was asked for, than there is room for, or than the memory allows */
+/* Neither so few pages that they are of no use, nor more than there is room for */
 static void memory_limits_a_ring(struct kunit *test)
 {
-	u64 share = div_u64((u64)totalram_pages() << PAGE_SHIFT, SWP_FRAGS_SHARE);
-	u32 most = swp_frags_limit(SWP_FRAGS_MAX);
+	u64 page = (u64)SWP_FRAGS_SHARE * SWP_FRAG_SIZE * num_possible_cpus();
 
-	KUNIT_EXPECT_EQ(test, 1U, swp_frags_limit(1));
-	KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN, swp_frags_limit(SWP_FRAGS_MIN));
-	KUNIT_EXPECT_GE(test, most, (u32)SWP_FRAGS_MIN);
-	KUNIT_EXPECT_LE(test, most, (u32)SWP_FRAGS_MAX);
-	KUNIT_EXPECT_EQ(test, most, swp_frags_limit(U32_MAX));
-	if (most > SWP_FRAGS_MIN)
-		KUNIT_EXPECT_LE(test, (u64)most * SWP_FRAG_SIZE * num_possible_cpus(),
-				share);
+	KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN, swp_frags_limit(0));
+	KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MIN,
+			swp_frags_limit(page * SWP_FRAGS_MIN));
+	KUNIT_EXPECT_EQ(test, 40U, swp_frags_limit(page * 41 - 1));
+	KUNIT_EXPECT_EQ(test, 41U, swp_frags_limit(page * 41));
+	KUNIT_EXPECT_EQ(test, (u32)SWP_FRAGS_MAX, swp_frags_limit(U64_MAX));
 }
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE(free_pages_come_back),
 	KUNIT_CASE(held_pages_stay_away),
+	KUNIT_CASE(spare_pages_are_freed),
 	KUNIT_CASE(room_is_used_first),
 	KUNIT_CASE(small_pages_are_not_kept),
 	KUNIT_CASE(one_page_is_passed_on),
