@@ -28,7 +28,9 @@
  * How each turn makes sure of the next look (enum swp_turn):
  *
  *   POSTER    kick is set in the ring: the next poster rings the doorbell.
- *             After setting kick, look at the queue again, see swp_turn_kick()
+ *             After setting kick, look at the queue again, see swp_turn_kick().
+ *             A consumer in the kernel that queues tx_work clears kick first:
+ *             then posters ring again when tx_work has looked, not before
  *   POLLER    poll_work watches the queue
  *   PEER      the next request waits for the peer: for the response to a read
  *             or for the first FPDU.  data_ready runs the engine

@@ -1293,11 +1293,16 @@ static bool in_rx(const struct swp_qp *qp)
 
 void swp_qp_posted(struct swp_qp *qp, u64 octets)
 {
-	if (in_rx(qp))
+	if (in_rx(qp)) {
 		qp->rx.posted = true;
-	else if (octets > SWP_POST_DIRECT ||
-		 (!qp->prompt && !has_core_cqs(qp)) || !run_here(qp))
-		swp_qp_kick(qp);
+		return;
+	}
+	if (octets <= SWP_POST_DIRECT && (qp->prompt || has_core_cqs(qp)) &&
+	    run_here(qp))
+		return;
+	/* until the worker has looked, others need not ask for it, nor race it */
+	WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 0);
+	swp_qp_kick(qp);
 }
 
 /* Life ---------------------------------------------------------------------*/

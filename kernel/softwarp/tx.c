@@ -1357,8 +1357,9 @@ void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 
 	swp_qp_assert_owned(qp);
 	WRITE_ONCE(tx->turn, turn);
-	/* after the end of a stream flush_sq() sets kick */
-	if (turn != SWP_TURN_NOBODY && kick != tx->kick && qp->sq.entries) {
+	/* after the end of a stream flush_sq() sets kick; swp_qp_posted() clears it */
+	if (turn != SWP_TURN_NOBODY && qp->sq.entries &&
+	    (kick != tx->kick || (kick && !qp->user))) {
 		tx->kick = kick;
 		WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, kick);
 	}

@@ -15,10 +15,11 @@
  *   reads        reads of ours without response; fenced requests wait for them
  *   asked        reads of the peer that wait for our response
  *
- * BROKEN=1, 2, 3, 4 are mistakes that the checker has to find: the second look behind
- * kick is left out; the poller gives up without the lock; a stranger that handles
- * the backlog is taken for the holder, who comes back; nobody looks for what the
- * handler of a receive has posted.
+ * BROKEN=1, 2, 3, 4, 5 are mistakes that the checker has to find: the second look
+ * behind kick is left out; the poller gives up without the lock; a stranger that
+ * handles the backlog is taken for the holder, who comes back; nobody looks for what
+ * the handler of a receive has posted; kick is cleared when the worker may already
+ * have looked.
  *
  * KERNEL: the posters are consumers in the kernel.  REPLIES: so many requests are
  * posted by the handler of a receive, within the receive engine.
@@ -355,6 +356,18 @@ inline run_tx(me, why, n)
 	}
 }
 
+/* swp_qp_posted(), if it does not run the engine itself */
+inline ask_worker()
+{
+#if BROKEN == 5
+	work = true;
+	kick = false
+#else
+	kick = false;
+	work = true
+#endif
+}
+
 proctype poster(byte me; byte posts)
 {
 	byte why, n, i;
@@ -370,9 +383,9 @@ proctype poster(byte me; byte posts)
 			:: atomic { lock == FREE -> lock = SOFTIRQ };
 				engine(SOFTIRQ);
 				lock = FREE
-			:: atomic { lock != FREE -> work = true }
+			:: lock != FREE -> ask_worker()
 			/* it is too much for that */
-			:: work = true
+			:: true -> ask_worker()
 			fi
 #else
 			why = DOORBELL;
