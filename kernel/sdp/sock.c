@@ -313,9 +313,13 @@ static void shut(struct sock *sk, struct sdp_link *link, u8 mask)
 }
 
 /*
- * Room for a full message in each slot.  TCP starts with less, and learns from
- * its window, which we do not have.
+ * Eight full messages: so many that the device always has the next one, while the
+ * oldest pages are still in the caches when they are filled again.  What is on its
+ * way to the peer is TCP's, and has its own limit.  TCP starts with less, and learns
+ * from its window, which we do not have.
  */
+#define SNDBUF_MOST	(8 * SDP_RX_SIZE)
+
 static void grow_sndbuf(struct sock *sk)
 {
 	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
@@ -323,7 +327,7 @@ static void grow_sndbuf(struct sock *sk)
 	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
 		return;
 	WRITE_ONCE(sk->sk_sndbuf,
-		   max(sk->sk_sndbuf, min_t(int, most, SDP_TX_SLOTS * SDP_RX_SIZE)));
+		   max(sk->sk_sndbuf, min_t(int, most, SNDBUF_MOST)));
 }
 
 /* Attach a link to a locked socket; takes over the reference if it succeeds. */
