@@ -178,12 +178,13 @@ struct swp_startup_api {
 	int (*owned_by)(struct ib_qp *qp, kuid_t uid);
 
 	/*
-	 * prompt - the consumer promises: it posts to this QP, and polls its
-	 * CQs, only with interrupts enabled; and it handles CQ events wherever
-	 * they are raised, that is with softirqs off, possibly from within
-	 * ib_post_send().  The CQs must not be of ib_alloc_cq(), and all QPs on
-	 * them must be prompt.  Call it before anything is posted.  Returns
-	 * -EINVAL if the QP is not softwarp's, or not of this kind.
+	 * prompt - the consumer serves a program, so that work for this QP gets
+	 * no priority over programs.  It promises: it posts to this QP, and
+	 * polls its CQs, only with interrupts enabled; and it handles CQ events
+	 * wherever they are raised, that is with softirqs off, possibly from
+	 * within ib_post_send().  The CQs must not be of ib_alloc_cq(), and all
+	 * QPs on them must be prompt.  Call it before anything is posted.
+	 * Returns -EINVAL if the QP is not softwarp's, or not of this kind.
 	 * @arrived: or NULL.  Octets have arrived, on another CPU than the one
 	 *	on which the consumer receives: is a process of it going to call
 	 *	receive()?  It should wake those that sleep for something from

@@ -128,10 +128,18 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 
 /* Work items: each queued one holds a reference --------------------------- */
 
-/* Work for a program has no priority over other programs. */
+/*
+ * Work for a program has no priority over other programs, nor over this one: as
+ * long as there is a second processor, both go on.  A prompt consumer is a socket.
+ */
+static bool is_programs(const struct swp_qp *qp)
+{
+	return qp->owner || qp->prompt;
+}
+
 static struct workqueue_struct *qp_wq(const struct swp_qp *qp)
 {
-	return qp->owner ? swp_user_wq : swp_wq;
+	return is_programs(qp) ? swp_user_wq : swp_wq;
 }
 
 void swp_qp_kick(struct swp_qp *qp)
@@ -595,7 +603,8 @@ void swp_qp_consumer_is_here(struct swp_qp *qp)
 /* False: it is queued already, or is being cancelled. */
 static bool queue_rx(struct swp_qp *qp)
 {
-	struct workqueue_struct *wq = qp->owner ? swp_rx_user_wq : swp_rx_wq;
+	struct workqueue_struct *wq = is_programs(qp) ? swp_rx_user_wq :
+							swp_rx_wq;
 	int cpu = READ_ONCE(qp->rx.cpu);
 
 	return queue_work_on(cpu < 0 ? WORK_CPU_UNBOUND : cpu, wq, &qp->rx_work);
