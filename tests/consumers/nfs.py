@@ -13,7 +13,8 @@ EXPORT = "/srv/softwarp-export"
 MOUNT = pathlib.Path("/mnt/softwarp-nfs")
 # Seconds; the least that the server takes.  Reclaiming after a restart holds up who has no state for so long.
 LEASE = 10
-START = "rpc.nfsd --rdma=20049 8"
+PORTS = {"rdma": 20049, "tcp": 2049}
+START = f"rpc.nfsd --rdma={PORTS['rdma']} 8"
 STOP = "rpc.nfsd 0"
 
 
@@ -36,9 +37,9 @@ def mounted() -> bool:
 class Mounted:
     """The export for the with-block."""
 
-    def __init__(self, address: str = TARGET4, options: str = "vers=4.2", path: str = "/"):
-        proto = "rdma6" if address.startswith("[") else "rdma"
-        self.command = f"mount -t nfs -o {options},proto={proto},port=20049,sec=sys '{address}:{path}' {MOUNT}"
+    def __init__(self, address: str = TARGET4, options: str = "vers=4.2", path: str = "/", transport: str = "rdma"):
+        self.proto = transport + ("6" if address.startswith("[") else "")
+        self.command = f"mount -t nfs -o {options},proto={self.proto},port={PORTS[transport]},sec=sys '{address}:{path}' {MOUNT}"
 
     def __enter__(self):
         if mounted():
@@ -46,7 +47,7 @@ class Mounted:
             sh(f"umount -f -l {MOUNT}", check=False)
         sh(self.command)
         text = sh(f"grep ' {MOUNT} ' /proc/mounts")
-        if "proto=rdma" not in text:
+        if f"proto={self.proto}," not in text:
             raise Broken(f"mounted otherwise: {text}")
 
     def __exit__(self, kind, *_):

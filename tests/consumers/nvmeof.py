@@ -15,17 +15,18 @@ NVMET = "/sys/kernel/config/nvmet"
 SUBSYSTEM = f"{NVMET}/subsystems/{NQN}"
 DISK_MIB = 64
 KEEP_ALIVE = 5  # seconds
+PORTS = {"rdma": 4420, "tcp": 4421}
 disk = ""
 
 
 # The target ------------------------------------------------------------------
 
 
-def make_port(number: int = 1, address: str = TARGET4, family: str = "ipv4") -> str:
+def make_port(number: int = 1, address: str = TARGET4, family: str = "ipv4", transport: str = "rdma") -> str:
     """Commands that make a port and let the subsystem be reached by it."""
     port = f"{NVMET}/ports/{number}"
-    return (f"mkdir {port} && cd {port} && echo rdma > addr_trtype && echo {family} > addr_adrfam && "
-            f"echo {address} > addr_traddr && echo 4420 > addr_trsvcid && ln -s {SUBSYSTEM} subsystems/{NQN}")
+    return (f"mkdir {port} && cd {port} && echo {transport} > addr_trtype && echo {family} > addr_adrfam && "
+            f"echo {address} > addr_traddr && echo {PORTS[transport]} > addr_trsvcid && ln -s {SUBSYSTEM} subsystems/{NQN}")
 
 
 def drop_port(number: int = 1) -> str:
@@ -51,8 +52,8 @@ def controllers() -> list[pathlib.Path]:
     return sorted(pathlib.Path("/sys/class/nvme").glob("nvme*"))
 
 
-def connect(address: str = TARGET4) -> None:
-    sh(f"nvme connect -t rdma -a {address} -s 4420 -n {NQN} --keep-alive-tmo={KEEP_ALIVE} --reconnect-delay=1 "
+def connect(address: str = TARGET4, transport: str = "rdma") -> None:
+    sh(f"nvme connect -t {transport} -a {address} -s {PORTS[transport]} -n {NQN} --keep-alive-tmo={KEEP_ALIVE} --reconnect-delay=1 "
        "--ctrl-loss-tmo=300 --nr-io-queues=2")
 
 
@@ -87,14 +88,14 @@ def disconnect() -> None:
 class Connected:
     """A controller for the with-block."""
 
-    def __init__(self, address: str = TARGET4):
-        self.address = address
+    def __init__(self, address: str = TARGET4, transport: str = "rdma"):
+        self.address, self.transport = address, transport
 
     def __enter__(self) -> str:
         if controllers():
             # left behind by a case that failed
             disconnect()
-        connect(self.address)
+        connect(self.address, self.transport)
         return block_device()
 
     def __exit__(self, kind, *_):
