@@ -406,7 +406,12 @@ engine() {
 	done
 	by_podman left "rdma_cm $one" rping -c -a 10.78.0.2 -p 7312 -C 10 -V && wait $server || return 1
 	# no node, no device; and sockets over RDMA all the same
-	! by_podman left rdma_cm ibv_devinfo -d sw1 || { echo "a container has a node that it was not given"; return 1; }
+	local code=0
+	by_podman left rdma_cm ibv_devinfo -d sw1 || code=$?
+	case $code in
+	0) echo "a container has a node that it was not given"; return 1 ;;
+	125 | 126 | 127) echo "podman has not run it: $code"; return 1 ;;
+	esac
 	insmod "$sdp" || return 1
 	by_podman left "" python3 -c "
 import socket
