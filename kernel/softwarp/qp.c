@@ -145,12 +145,20 @@ static struct workqueue_struct *qp_wq(const struct swp_qp *qp)
 void swp_qp_kick(struct swp_qp *qp)
 {
 	swp_qp_get(qp);
-	if (queue_delayed_work(qp_wq(qp), &qp->tx_work, 0))
-		return;
-	/* work that is about to run sees earlier stores of the caller */
-	if (!timer_pending(&qp->tx_work.timer) ||
-	    mod_delayed_work(qp_wq(qp), &qp->tx_work, 0))
+	/*
+	 * Not mod_delayed_work(), which does not tell that another context has
+	 * cancelled the item meanwhile, so that nothing is queued.
+	 */
+	while (!queue_delayed_work(qp_wq(qp), &qp->tx_work, 0)) {
+		/* work that is about to run sees earlier stores of the caller */
+		if (!timer_pending(&qp->tx_work.timer) ||
+		    !cancel_delayed_work(&qp->tx_work)) {
+			swp_qp_put(qp);
+			return;
+		}
+		/* that one's reference */
 		swp_qp_put(qp);
+	}
 }
 
 void swp_qp_kick_later(struct swp_qp *qp)
