@@ -5,8 +5,8 @@
  * those of most distributions do, would otherwise clear as many octets as are
  * sent.  A ring belongs to a CPU and a module.  It is of use only if it has about
  * as many pages as are in flight, and the fewer it has, the more of them are still
- * in the caches: so it grows while the page filled longest ago is in flight, and
- * shrinks while the one after that is not.  Together the rings of a module keep a
+ * in the caches: so it grows while its two oldest pages are in flight, and shrinks
+ * while neither is.  Together the rings of a module keep a
  * thousandth of the memory at most, or half a MiB for each CPU.
  *
  * Softirqs are off while a ring is used.  On PREEMPT_RT that excludes nobody any
@@ -34,7 +34,7 @@ struct swp_frags {
 	local_lock_t lock;
 	struct page *page[SWP_FRAGS_MAX];
 	u32 limit;		/* how many of them it may have; 0: not known yet */
-	u32 first, pages;	/* the oldest, and how many follow */
+	u32 first, pages;	/* the oldest, and how many there are */
 	u32 spare;		/* how often in a row the second was free, too */
 	struct page_frag part;	/* of swp_frags_give() */
 };
@@ -59,24 +59,20 @@ static inline bool swp_frags_keeps(const struct page_frag *f)
 	       page_to_nid(f->page) == numa_mem_id();
 }
 
-static inline struct page *swp_frags_first(struct swp_frags *ring)
+/*
+ * Is there a page with @older ones, to which nobody else has a reference?  Whose was
+ * the last one has read what it wanted.
+ */
+static inline bool swp_frags_free_at(const struct swp_frags *ring, u32 older)
 {
-	return ring->pages ? ring->page[ring->first % SWP_FRAGS_MAX] : NULL;
-}
-
-/* Nobody else has a reference: whose was the last one has read what it wanted. */
-static inline bool swp_frags_is_free(struct page *page)
-{
-	return page && page_ref_count(page) == 1;
+	return older < ring->pages &&
+	       page_ref_count(ring->page[(ring->first + older) % SWP_FRAGS_MAX]) == 1;
 }
 
 static inline struct page *swp_frags_pop(struct swp_frags *ring)
 {
-	struct page *page = swp_frags_first(ring);
-
-	ring->first++;
 	ring->pages--;
-	return page;
+	return ring->page[ring->first++ % SWP_FRAGS_MAX];
 }
 
 /*
@@ -86,8 +82,8 @@ static inline struct page *swp_frags_pop(struct swp_frags *ring)
  * @least: octets that are asked for
  *
  * A page to which nobody else has a reference is free from its beginning.  If
- * there is no room, @f becomes the page that this CPU filled longest ago, if that
- * is free, and the ring takes over the caller's reference to the old page.
+ * there is no room, @f becomes the page that this CPU filled longest ago, or the
+ * one after that, and the ring takes over the caller's reference to the old page.
  * False: @f is without a page, allocate one.  Any context but hard interrupts.
  */
 static inline bool swp_frags_room(struct swp_frags __percpu *frags,
@@ -95,6 +91,7 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 {
 	struct page *full = NULL, *next = NULL, *drop = NULL;
 	struct swp_frags *ring;
+	bool kept;
 
 	if (f->page) {
 		if (page_ref_count(f->page) == 1)
@@ -108,25 +105,29 @@ static inline bool swp_frags_room(struct swp_frags __percpu *frags,
 	ring = this_cpu_ptr(frags);
 	if (unlikely(!ring->limit))
 		ring->limit = swp_frags_limit((u64)totalram_pages() << PAGE_SHIFT);
-	if (swp_frags_is_free(swp_frags_first(ring))) {
-		next = swp_frags_pop(ring);
-		if (!swp_frags_is_free(swp_frags_first(ring))) {
-			ring->spare = 0;
-		} else if (++ring->spare == SWP_FRAGS_SPARE) {
-			ring->spare = 0;
+	kept = full && swp_frags_keeps(f);
+	if (!swp_frags_free_at(ring, 0)) {
+		ring->spare = 0;
+		/*
+		 * It may be in flight for long: do not wait for it, nor when
+		 * there is no room for one more, or nothing to fill.
+		 */
+		if (swp_frags_free_at(ring, 1) ||
+		    (ring->pages && (!full || (kept && ring->pages == ring->limit))))
 			drop = swp_frags_pop(ring);
-		}
-	} else if (ring->pages == ring->limit) {
-		/* it may be in flight for long, and others behind it are free */
+	} else if (!swp_frags_free_at(ring, 1)) {
+		ring->spare = 0;
+	} else if (++ring->spare == SWP_FRAGS_SPARE) {
+		ring->spare = 0;
 		drop = swp_frags_pop(ring);
 	}
-	if (full && swp_frags_keeps(f)) {
+	if (swp_frags_free_at(ring, 0))
+		next = swp_frags_pop(ring);
+	if (kept)
 		ring->page[(ring->first + ring->pages++) % SWP_FRAGS_MAX] = full;
-		full = NULL;
-	}
 	local_unlock_nested_bh(&frags->lock);
 	local_bh_enable();
-	if (full)
+	if (full && !kept)
 		put_page(full);
 	if (drop)
 		put_page(drop);

@@ -103,6 +103,37 @@ static void held_pages_stay_away(struct kunit *test)
 	migrate_enable();
 }
 
+/* A page in flight does not hide the next one, nor do two if there is no memory. */
+static void a_held_page_is_passed_over(struct kunit *test)
+{
+	struct page *held[3];
+	struct page_frag f = {};
+
+	migrate_disable();
+	fill_ring(test, held, 3);
+	put_page(held[1]);
+	put_page(held[2]);
+	KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 1));
+	KUNIT_EXPECT_PTR_EQ(test, held[1], f.page);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(held[0]));
+	KUNIT_EXPECT_EQ(test, 1U, this_cpu_ptr(&frags)->pages);
+	put_page(f.page);
+	put_page(held[0]);
+	swp_frags_free(&frags);
+	/* two in a row: who has nothing to fill finds what is behind them in the end */
+	f.page = NULL;
+	fill_ring(test, held, 3);
+	put_page(held[2]);
+	KUNIT_EXPECT_FALSE(test, swp_frags_room(&frags, &f, 1));
+	KUNIT_EXPECT_TRUE(test, swp_frags_room(&frags, &f, 1));
+	KUNIT_EXPECT_PTR_EQ(test, held[2], f.page);
+	put_page(f.page);
+	put_page(held[0]);
+	put_page(held[1]);
+	swp_frags_free(&frags);
+	migrate_enable();
+}
+
 /* The ring has as many pages as are in flight, not as many as once were. */
 static void spare_pages_are_freed(struct kunit *test)
 {
@@ -228,6 +259,7 @@ static void memory_limits_a_ring(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE(free_pages_come_back),
 	KUNIT_CASE(held_pages_stay_away),
+	KUNIT_CASE(a_held_page_is_passed_over),
 	KUNIT_CASE(spare_pages_are_freed),
 	KUNIT_CASE(room_is_used_first),
 	KUNIT_CASE(small_pages_are_not_kept),
