@@ -130,6 +130,15 @@ void swp_pair_posted(struct swp_qp *qp)
 	unsigned long deadline;
 	u32 ms;
 
+	/*
+	 * A consumer that looked at kick before the peer left, see
+	 * swp_qp_posted(), has cleared it, and no engine sets it any more.
+	 */
+	if (!qp->user && qp->sq.entries && READ_ONCE(qp->state) == SWP_QP_LEFT) {
+		WRITE_ONCE(swp_ring_ctrl(&qp->sq)->kick, 1);
+		/* pairs with the poster's barrier between prod and kick */
+		smp_mb();
+	}
 	if (!swp_qp_has_posts(qp))
 		return;
 	/* no retry would find a peer that has left */
