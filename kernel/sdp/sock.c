@@ -313,21 +313,19 @@ static void shut(struct sock *sk, struct sdp_link *link, u8 mask)
 }
 
 /*
- * Eight full messages: so many that the device always has the next one, while the
- * oldest pages are still in the caches when they are filled again.  What is on its
- * way to the peer is TCP's, and has its own limit.  TCP starts with less, and learns
- * from its window, which we do not have.
+ * A full message in each slot, which other devices keep until the peer has it.
+ * softwarp gives it to TCP, so eight are enough for it always to have the next one,
+ * and the oldest pages are still in the caches when they are filled again.  TCP
+ * starts with less, and learns from its window, which we do not have.
  */
-#define SNDBUF_MOST	(8 * SDP_RX_SIZE)
-
-static void grow_sndbuf(struct sock *sk)
+static void grow_sndbuf(struct sock *sk, const struct sdp_link *link)
 {
+	int octets = SDP_RX_SIZE * (link->ops == &sdp_carrier_tcp ? 8 : SDP_TX_SLOTS);
 	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
 
 	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
 		return;
-	WRITE_ONCE(sk->sk_sndbuf,
-		   max(sk->sk_sndbuf, min_t(int, most, SNDBUF_MOST)));
+	WRITE_ONCE(sk->sk_sndbuf, max(sk->sk_sndbuf, min(most, octets)));
 }
 
 /* Attach a link to a locked socket; takes over the reference if it succeeds. */
@@ -340,7 +338,7 @@ static int attach(struct sock *sk, struct sdp_link *link)
 	if (ret)
 		return ret;
 	link->charged = SDP_LINK_COST;
-	grow_sndbuf(sk);
+	grow_sndbuf(sk, link);
 	spin_lock_bh(&link->lock);
 	sock_hold(sk);
 	link->sk = sk;
