@@ -30,7 +30,7 @@
  *   POSTER    kick is set in the ring: the next poster rings the doorbell.
  *             After setting kick, look at the queue again, see swp_turn_kick().
  *             A consumer in the kernel that queues tx_work clears kick first:
- *             then posters ring again when tx_work has looked, not before
+ *             then posters need not ring until somebody has looked
  *   POLLER    poll_work watches the queue
  *   PEER      the next request waits for the peer: for the response to a read
  *             or for the first FPDU.  data_ready runs the engine

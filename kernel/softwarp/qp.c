@@ -129,8 +129,9 @@ void swp_qp_unclaim(struct swp_qp *qp, struct swp_ep *ep)
 /* Work items: each queued one holds a reference --------------------------- */
 
 /*
- * Work for a program has no priority over other programs, nor over this one: as
- * long as there is a second processor, both go on.  A prompt consumer is a socket.
+ * Work for an ordinary user's program has no priority over programs; nor has that
+ * for a socket, which is a prompt consumer: it would only keep its own program
+ * waiting, while there may be another processor.
  */
 static bool is_programs(const struct swp_qp *qp)
 {

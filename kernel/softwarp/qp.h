@@ -318,7 +318,7 @@ void swp_qp_dead(struct swp_qp *qp, int error);
 
 /* Work and completions ----------------------------------------------------- */
 
-extern struct workqueue_struct *swp_wq;	/* for kernel consumers */
+extern struct workqueue_struct *swp_wq;	/* with high priority */
 extern struct workqueue_struct *swp_user_wq;
 extern struct workqueue_struct *swp_poll_wq;
 extern struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
