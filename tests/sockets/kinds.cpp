@@ -328,9 +328,8 @@ std::vector<uint8_t> repeated(size_t size) {
     return octets;
 }
 
-size_t fill(const Fd &fd) {
+size_t fill(const Fd &fd, size_t sent) {
     std::vector<uint8_t> block = pattern(kBlock);
-    size_t sent = 0;
     int full = 0;
     set_nonblocking(fd);
     for (;;) {

@@ -132,8 +132,8 @@ bool send_all(const Fd &fd, const std::vector<uint8_t> &octets, int flags = 0);
 std::vector<uint8_t> receive(const Fd &fd, size_t size);
 /* What a block is when it is sent again and again */
 std::vector<uint8_t> repeated(size_t size);
-/* So many of these as there is room for, on both sides; the socket does not block then */
-size_t fill(const Fd &fd);
+/* As many of these, after @sent, as both sides have room for; the socket does not block then */
+size_t fill(const Fd &fd, size_t sent = 0);
 /* A handler for it that does nothing */
 void take_signal(int number, bool restart = false);
 
