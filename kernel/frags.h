@@ -6,8 +6,8 @@
  * sent.  A ring belongs to a CPU and a module.  It is of use only if it has about
  * as many pages as are in flight, and the fewer it has, the more of them are still
  * in the caches: so it grows while its two oldest pages are in flight, and shrinks
- * while neither is.  Together the rings of a module keep a
- * thousandth of the memory at most, or half a MiB for each CPU.
+ * while neither is.  Together the rings of a module keep a thousandth of the memory
+ * at most, or half a MiB for each CPU.
  *
  * Softirqs are off while a ring is used.  On PREEMPT_RT that excludes nobody any
  * more, so it has a lock, which is nothing elsewhere.

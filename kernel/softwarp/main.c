@@ -185,8 +185,7 @@ static int __init swp_init(void)
 	swp_stats_init();
 	/*
 	 * Senders may sleep for the socket lock, and memory reclaim may depend
-	 * on storage that uses us.  Work for a program has no priority over
-	 * other programs.
+	 * on storage that uses us.  Whose work has priority: qp_wq().
 	 */
 	swp_wq = alloc_workqueue("softwarp", WQ_UNBOUND | WQ_MEM_RECLAIM |
 				 WQ_HIGHPRI, 0);
