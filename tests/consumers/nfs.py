@@ -39,7 +39,8 @@ class Mounted:
 
     def __init__(self, address: str = TARGET4, options: str = "vers=4.2", path: str = "/", transport: str = "rdma"):
         self.proto = transport + ("6" if address.startswith("[") else "")
-        self.command = f"mount -t nfs -o {options},proto={self.proto},port={PORTS[transport]},sec=sys '{address}:{path}' {MOUNT}"
+        self.command = (f"mount -t nfs -o {options},proto={self.proto},port={PORTS[transport]},sec=sys "
+                        f"'{address}:{path}' {MOUNT}")
 
     def __enter__(self):
         if mounted():

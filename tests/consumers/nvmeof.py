@@ -53,8 +53,8 @@ def controllers() -> list[pathlib.Path]:
 
 
 def connect(address: str = TARGET4, transport: str = "rdma") -> None:
-    sh(f"nvme connect -t {transport} -a {address} -s {PORTS[transport]} -n {NQN} --keep-alive-tmo={KEEP_ALIVE} --reconnect-delay=1 "
-       "--ctrl-loss-tmo=300 --nr-io-queues=2")
+    sh(f"nvme connect -t {transport} -a {address} -s {PORTS[transport]} -n {NQN} --keep-alive-tmo={KEEP_ALIVE} "
+       "--reconnect-delay=1 --ctrl-loss-tmo=300 --nr-io-queues=2")
 
 
 def block_device() -> str:

@@ -9,7 +9,7 @@ import statistics
 
 import nfs
 import nvmeof
-from host import MIB, OUT, SHORT, Broken, moved, sh, target, target_modules, modules
+from host import OUT, SHORT, Broken, modules, moved, sh, target, target_modules
 
 TITLE = "Speed"
 ROUNDS = 1 if SHORT else 3
