@@ -31,13 +31,6 @@ namespace softwarp::sockets {
 
 namespace {
 
-sdp_info info(const Fd &fd) {
-    sdp_info found{};
-    socklen_t len = sizeof(found);
-    EXPECT_EQ(::getsockopt(fd.get(), SOL_SDP, SDP_INFO, &found, &len), 0) << std::strerror(errno);
-    return found;
-}
-
 int policy(const Fd &fd, int value) {
     return set(fd, SOL_SDP, SDP_POLICY, value);
 }

@@ -30,10 +30,6 @@ static std::vector<Kind> foreign_kinds() {
     return kinds;
 }
 
-static bool run(const std::string &command) {
-    return std::system(command.c_str()) == 0;
-}
-
 static bool delete_device(const std::string &name) {
     return run("rdma link delete " + name);
 }
@@ -90,13 +86,6 @@ INSTANTIATE_TEST_SUITE_P(All, Devices, testing::ValuesIn(foreign_kinds()), name_
 INSTANTIATE_TEST_SUITE_P(All, Both, testing::ValuesIn(foreign_kinds()), name_of_kind);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Devices);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Both);
-
-static sdp_info info(const Fd &fd) {
-    sdp_info found{};
-    socklen_t len = sizeof(found);
-    EXPECT_EQ(::getsockopt(fd.get(), SOL_SDP, SDP_INFO, &found, &len), 0) << std::strerror(errno);
-    return found;
-}
 
 static void expect_works(const Pair &pair, const char *device) {
     EXPECT_STREQ(info(pair.here).device, device);

@@ -18,7 +18,6 @@
 #include <arpa/inet.h>
 
 #include "seen.hpp"
-#include "softwarp_sdp.h"
 
 namespace softwarp::sockets {
 
@@ -96,6 +95,10 @@ void Sockets::TearDown() {
     if (home_) {
         EXPECT_EQ(::setns(home_.get(), CLONE_NEWNET), 0) << std::strerror(errno);
     }
+}
+
+bool run(const std::string &command) {
+    return std::system(command.c_str()) == 0;
 }
 
 void loopback_up() {
@@ -291,6 +294,15 @@ std::vector<uint8_t> pattern(size_t size, uint8_t seed) {
     for (size_t i = 0; i < size; i++)
         octets[i] = static_cast<uint8_t>(seed + i * 31 + (i >> 8) * 7 + (i >> 16));
     return octets;
+}
+
+sdp_info info(const Fd &fd) {
+    sdp_info found;
+    socklen_t len = sizeof(found);
+    std::memset(&found, 0xee, sizeof(found));
+    EXPECT_EQ(::getsockopt(fd.get(), SOL_SDP, SDP_INFO, &found, &len), 0) << std::strerror(errno);
+    EXPECT_EQ(len, sizeof(found));
+    return found;
 }
 
 bool send_all(const Fd &fd, const std::vector<uint8_t> &octets, int flags) {

@@ -24,6 +24,8 @@
 
 #include <gtest/gtest.h>
 
+#include "softwarp_sdp.h"
+
 namespace softwarp::sockets {
 
 struct Kind {
@@ -119,8 +121,13 @@ int connect_to(const Fd &fd, const Address &a);
 int set(const Fd &fd, int level, int name, int value);
 /* A close() that resets, with 0, or waits */
 void set_linger(const Fd &fd, int seconds);
+/* SDP_INFO */
+sdp_info info(const Fd &fd);
 /* SO_RCVTIMEO, SO_SNDTIMEO */
 void set_timeout(const Fd &fd, int name, int ms);
+
+/* By the shell; true: it exits with 0 */
+bool run(const std::string &command);
 
 /* In a new network namespace */
 void loopback_up();

@@ -33,10 +33,6 @@ SUITE_OF(Lost, kinds());
 class LostDevice : public Peers {};
 INSTANTIATE_TEST_SUITE_P(All, LostDevice, testing::ValuesIn(sdp_kinds()), name_of_kind);
 
-static bool run(const std::string &command) {
-    return std::system(command.c_str()) == 0;
-}
-
 static bool has_device(const std::string &name) {
     return std::filesystem::exists("/sys/class/infiniband/" + name);
 }

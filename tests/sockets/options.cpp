@@ -25,15 +25,6 @@ static int layout(const Fd &fd) {
     return option(fd, SOL_SDP, SDP_LAYOUT);
 }
 
-static sdp_info info(const Fd &fd) {
-    sdp_info found;
-    socklen_t len = sizeof(found);
-    std::memset(&found, 0xee, sizeof(found));
-    EXPECT_EQ(::getsockopt(fd.get(), SOL_SDP, SDP_INFO, &found, &len), 0) << std::strerror(errno);
-    EXPECT_EQ(len, sizeof(found));
-    return found;
-}
-
 /* TCP knows nothing of the level, and says of its options what it says of any unknown one. */
 TEST_P(Options, NotTcps) {
     Fd fd(::socket(GetParam().address, SOCK_STREAM, 0));

@@ -39,10 +39,6 @@ int unload(const char *name) {
     return ERRNO_OF(::syscall(SYS_delete_module, name, O_NONBLOCK));
 }
 
-bool run(const std::string &command) {
-    return std::system(command.c_str()) == 0;
-}
-
 /* What the kernel has logged since it was made */
 class Log {
   public:
