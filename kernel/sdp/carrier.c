@@ -187,6 +187,14 @@ u32 sdp_carrier_unacked(const struct sock *carrier)
 	return READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una);
 }
 
+u32 sdp_carrier_rtt(const struct sock *carrier)
+{
+	/* TCP may be about to change it, to one that is as good */
+	u32 rtt = carrier ? data_race(tcp_min_rtt(tcp_sk(carrier))) : ~0U;
+
+	return rtt == ~0U ? 0 : rtt;
+}
+
 /*
  * Small messages are copied by TCP, so tx_done counts them before their ACK:
  * that is why the octets TCP has unacknowledged are considered as well.

@@ -44,6 +44,12 @@ void sdp_carrier_keepalive(struct sock *to, bool on);
  */
 u32 sdp_carrier_unacked(const struct sock *carrier);
 
+/*
+ * The shortest round trip of the last minutes in us, or 0: not known.  Without
+ * locks; NULL and a carrier that is replaced are as above.
+ */
+u32 sdp_carrier_rtt(const struct sock *carrier);
+
 /* Octets of the program's, queued or not acknowledged; @sk is locked. */
 u64 sdp_carrier_outq(const struct sock *sk, struct sdp_link *link);
 

@@ -38,17 +38,20 @@
 #include "device.h"
 #include "netns.h"
 #include "proto/sdp/conn.h"
+#include "proto/sdp/flow.h"
 #include "proto/sdp/push.h"
 #include "proto/sdp/spin.h"
 
 /*
  * Number and size of receive buffers: FIRST is what a connection starts with,
- * the others are the limits.  sdp_link_grow() enlarges them when the peer has
- * asked for larger ones and the program reads.
+ * BUFS and SIZE are the limits.  When the program reads, sdp_link_grow()
+ * enlarges them if the peer has asked for that, and there are MANY then; and
+ * gives more, if the peer keeps running out of credit though the program reads.
  */
 #define SDP_RX_FIRST_BUFS	7
 #define SDP_RX_FIRST_SIZE	4096
-#define SDP_RX_BUFS	16
+#define SDP_RX_MANY	16
+#define SDP_RX_BUFS	46
 /* One message of this size, header included, holds most writes of programs. */
 #define SDP_RX_SIZE	(SZ_128K + SZ_4K)
 /* Octets charged to the socket at first */
@@ -210,10 +213,13 @@ struct sdp_link {
 	struct sdp_urgent urgent;
 	bool marked;			/* @urgent.state is not NONE */
 	bool held;			/* the program copies from the oldest */
-	u32 rx_count;			/* buffers of @rx in use */
+	u32 rx_count;			/* buffers of @rx in use ... */
+	u32 rx_want;			/* ... and as many as the peer could use */
+	struct sdp_flow rx_flow;
 	struct sdp_rx *kept;		/* @rx of an earlier carrier ... */
 	u32 kept_count;			/* ... and how many are in rx_ready */
-	bool grow;			/* the peer asked for larger buffers */
+	u32 moves;			/* carriers whose @rx was freed */
+	bool grow;			/* the peer needs larger buffers, or more */
 	u32 spares;			/* of @spare, unused; see repost() */
 	struct sdp_room *spare;
 	/* to be sent */
@@ -497,7 +503,7 @@ static inline u64 sdp_link_position(const struct sdp_link *link)
 }
 
 /*
- * sdp_link_grow - give the peer the larger buffers it asked for
+ * sdp_link_grow - give the peer larger buffers, or more, if it needs them
  * @stuck: or more buffers, because the program waits for more than they hold
  * Called with the socket locked when the program reads, so that buffers grow by
  * use; the socket is charged.  Without memory the request stays pending.

@@ -3,6 +3,7 @@
 #include <linux/slab.h>
 #include <net/sock.h>
 
+#include "carrier.h"
 #include "compat.h"
 #include "link.h"
 #include "sock.h"
@@ -175,44 +176,94 @@ static void asked_to_resize(struct sdp_link *link)
 		sdp_resize_answer(r, r->own, link->conn.credits.posted);
 }
 
-/* The largest size for all buffers within the program's memory limits, or 0 */
-static u32 affordable(const struct sock *sk, u32 wish)
+/*
+ * A peer asks for credit when it has payload and no buffers left for it.  More of
+ * them help if it is not the program that is slow, and if what is under way takes a
+ * good part of them: up to half wait until the peer is told of them.
+ */
+static void asked_for_credit(struct sdp_link *link)
+{
+	u32 more = link->rx_count + link->rx_count / 2;
+	u32 room = link->conn.resize.own * link->rx_count / 4;
+	bool distant;
+
+	lockdep_assert_held(&link->lock);
+	distant = sdp_flow_asked(&link->rx_flow, link->rx_total,
+				 ktime_to_us(ktime_get()),
+				 sdp_carrier_rtt(link->carrier), room);
+	/* small buffers get larger first */
+	if (!distant || link->orphan || link->rx_full > link->rx_count / 2 ||
+	    link->conn.resize.own == SDP_RX_FIRST_SIZE)
+		return;
+	link->rx_want = min_t(u32, more, SDP_RX_BUFS);
+	if (link->rx_want > link->rx_count)
+		WRITE_ONCE(link->grow, true);
+}
+
+/* The program's memory limit for all buffers; 0: give no more now */
+static u32 limit_of(const struct sock *sk)
 {
 	int most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_rmem[2]);
-	u32 size;
 
-	/* nothing takes memory back from sockets, so give no more now */
+	/* nothing takes memory back from sockets */
 	if (sk_under_memory_pressure(sk))
 		return 0;
 	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
 		most = READ_ONCE(sk->sk_rcvbuf);
-	size = min_t(u32, wish,
-		     sdp_tunable(sock_net(sk), SDP_RX_SIZE_MAX));
-	size = min_t(u32, size, max(most, 0) / SDP_RX_BUFS);
+	return max(most, 0);
+}
+
+/* The largest size for all buffers within the limit, or 0 */
+static u32 affordable(const struct sdp_link *link, const struct sock *sk,
+		      u32 limit)
+{
+	u32 size = min_t(u32, link->conn.resize.wish,
+			 sdp_tunable(sock_net(sk), SDP_RX_SIZE_MAX));
+
+	size = min_t(u32, size, limit / max_t(u32, link->rx_count, SDP_RX_MANY));
 	/* a multiple of the pages that it is made of */
 	return round_down(size, SDP_RX_FIRST_SIZE);
 }
 
-/* Post the buffers that have not been in use yet. */
-static void begin_to_use(struct sdp_link *link)
+/* Post buffers that have not been in use yet, until there are @count. */
+static void begin_to_use(struct sdp_link *link, u32 count)
 {
 	struct sdp_rx *rx;
 
 	lockdep_assert_held(&link->lock);
-	while (link->rx_count < SDP_RX_BUFS && link->phase == SDP_LINK_UP) {
+	while (link->rx_count < count && link->phase == SDP_LINK_UP) {
 		rx = &link->rx[link->rx_count];
 		WRITE_ONCE(link->rx_count, link->rx_count + 1);
 		repost(link, rx);
 	}
 }
 
+/* What to allocate */
+struct sdp_plan {
+	u32 moves;		/* of the link at this time */
+	u32 wish;		/* the peer's, which it answers */
+	u32 own, had;		/* size and number of the present buffers */
+	u32 size, count;	/* and then */
+	u32 spares;		/* so many are allocated, of @size */
+};
+
 /*
- * Decide number and size of buffers to allocate; false: there is nothing to do.
+ * Until a peer has used up the present buffers, both they and the larger ones are
+ * held, but only the latter charged.  So a larger size is at least twice as large.
  */
+static void enlarge(struct sdp_plan *p, u32 size)
+{
+	p->size = size / 2 < p->own ? p->own : size;
+	p->spares = p->size > p->own ? p->count : p->count - p->had;
+}
+
+/* False: there is nothing to do. */
 static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
-		 u32 *count, u32 *size)
+		 struct sdp_plan *p)
 {
 	const struct sdp_resize *r = &link->conn.resize;
+	u32 limit = limit_of(sk);
+	u32 size;
 
 	lockdep_assert_held(&link->lock);
 	/* if the socket was disconnected, nothing would uncharge it */
@@ -221,64 +272,96 @@ static bool plan(struct sdp_link *link, const struct sock *sk, bool stuck,
 	/* buffers of the last time may be unused, or not announced yet */
 	if (link->spares || r->answer || link->kept_count)
 		return false;
-	*size = max(affordable(sk, r->wish), r->own);
-	*count = *size > r->own ? SDP_RX_BUFS :
-		 stuck ? SDP_RX_BUFS - link->rx_count : 0;
-	return *count || r->wish;
+	size = affordable(link, sk, limit);
+	*p = (struct sdp_plan){
+		.moves = link->moves, .wish = r->wish,
+		.own = r->own, .had = link->rx_count,
+		.count = max(link->rx_count,
+			     min(link->rx_want, limit / max(size, r->own))),
+	};
+	if (stuck || size / 2 >= r->own)
+		p->count = max_t(u32, p->count, SDP_RX_MANY);
+	enlarge(p, size);
+	return p->spares || link->grow;
 }
 
-/* Allocate smaller buffers if contiguous memory of this size is missing. */
-static struct sdp_room *alloc_most(u32 count, u32 *size, u32 own)
+/* There is no memory for more buffers: wait for the next time it is asked for. */
+static void do_without(struct sdp_link *link)
 {
-	struct sdp_room *rooms;
+	spin_lock_bh(&link->lock);
+	link->rx_want = link->rx_count;
+	if (!link->conn.resize.wish)
+		WRITE_ONCE(link->grow, false);
+	spin_unlock_bh(&link->lock);
+}
 
-	while (!(rooms = alloc_rooms(count, *size)) && *size / 2 > own)
-		*size = round_down(*size / 2, SDP_RX_FIRST_SIZE);
+/*
+ * Allocate smaller buffers if contiguous memory of this size is missing, and if
+ * even that of the present size is all there is, only those that are added.
+ */
+static struct sdp_room *alloc_most(struct sdp_plan *p)
+{
+	struct sdp_room *rooms = NULL;
+
+	while (p->spares) {
+		rooms = alloc_rooms(p->spares, p->size);
+		if (rooms || p->size == p->own)
+			break;
+		enlarge(p, round_down(p->size / 2, SDP_RX_FIRST_SIZE));
+	}
 	return rooms;
+}
+
+/* Have the socket pay for all buffers that there will be. */
+static bool charge(struct sdp_link *link, struct sock *sk,
+		   const struct sdp_plan *p)
+{
+	u32 more = p->size * p->count;
+
+	more -= min(more, link->charged);
+	if (!__sk_mem_schedule(sk, more, SK_MEM_RECV))
+		return false;
+	sk_mem_charge(sk, more);
+	link->charged += more;
+	return true;
 }
 
 bool sdp_link_grow(struct sdp_link *link, struct sock *sk, bool stuck)
 {
-	struct sdp_resize *r = &link->conn.resize;
-	struct sdp_room *rooms = NULL;
-	u32 count, size, more, wish;
+	struct sdp_room *rooms;
+	struct sdp_plan p;
 	bool grown = false;
 	bool wanted;
 
 	sock_owned_by_me(sk);
 	spin_lock_bh(&link->lock);
-	wanted = plan(link, sk, stuck, &count, &size);
-	wish = r->wish;
+	wanted = plan(link, sk, stuck, &p);
 	spin_unlock_bh(&link->lock);
 	if (!wanted)
 		return false;
-	if (count) {
-		rooms = alloc_most(count, &size, r->own);
-		if (!rooms)
-			return false;
-		more = size * SDP_RX_BUFS;
-		more -= min(more, link->charged);
-		if (!__sk_mem_schedule(sk, more, SK_MEM_RECV)) {
-			free_rooms(rooms);
-			return false;
-		}
-		sk_mem_charge(sk, more);
-		link->charged += more;
+	rooms = alloc_most(&p);
+	if (p.spares && (!rooms || !charge(link, sk, &p))) {
+		free_rooms(rooms);
+		do_without(link);
+		return false;
 	}
 	spin_lock_bh(&link->lock);
-	if (link->phase == SDP_LINK_UP) {
+	/* a link that has moved meanwhile begins anew, with few and small ones */
+	if (link->phase == SDP_LINK_UP && link->moves == p.moves) {
+		struct sdp_resize *r = &link->conn.resize;
+
 		/* a new wish that came meanwhile is for the next time */
-		if (r->wish == wish) {
+		if (r->wish == p.wish) {
 			WRITE_ONCE(link->grow, false);
-			sdp_resize_answer(r, size, link->conn.credits.posted);
+			sdp_resize_answer(r, p.size, link->conn.credits.posted);
 		}
 		if (rooms) {
 			swap(link->spare, rooms);
-			link->spares = count;
-			begin_to_use(link);
+			link->spares = p.spares;
+			begin_to_use(link, p.count);
 		}
 		sdp_link_pump(link);
-		grown = count;
+		grown = p.spares;
 	}
 	spin_unlock_bh(&link->lock);
 	free_rooms(rooms);
@@ -415,6 +498,8 @@ static void take(struct sdp_link *link, struct sdp_rx *rx, u32 len,
 		trace_sdp_message_received(link, &msg);
 		actions = sdp_conn_take(&link->conn, &msg, invalidated);
 		trace_resize(link, false, &msg);
+		if (msg.mid == SDP_MID_DATA && !msg.payload)
+			asked_for_credit(link);
 	}
 	/* over rdma_cm the next connection could not come from the same port */
 	if ((actions & SDP_DO_SUSPEND) && link->ops != &sdp_carrier_tcp)
@@ -1229,6 +1314,8 @@ void sdp_link_keep(struct sdp_link *link)
 		swap(link->kept, old);
 	link->rx = NULL;
 	WRITE_ONCE(link->rx_full, 0);
+	link->rx_want = 0;
+	link->moves++;
 	WRITE_ONCE(link->grow, false);
 	WRITE_ONCE(link->arrived, false);
 	spare = link->spare;

@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 
 #include "proto/sdp/conn.h"
+#include "proto/sdp/flow.h"
 #include "proto/sdp/spin.h"
 
 static const struct sdp_offer offer = {
@@ -1281,6 +1282,34 @@ static void spins(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.doubled, 4);
 }
 
+/* Octets per round trip, counted from one time that the peer asks to the next */
+static void flows(struct kunit *test)
+{
+	struct sdp_flow f = {};
+	u64 total = 0, us = 77;
+
+	/* nothing to compare it with */
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1 << 20, us, 1000, 1));
+	/* 1000 octets in 5 ms, of which a round trip takes one */
+	KUNIT_EXPECT_TRUE(test, sdp_flow_asked(&f, total += 1000, us += 5000, 1000, 200));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1000, us += 5000, 1000, 201));
+	/* asked again at once, with nothing in between */
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total, us, 1000, 0));
+	/* within a microsecond */
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1000, us, 20, 1 << 19));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1000, us, 0, 1));
+	/* a peer nearby, and one of which that is not known */
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1 << 20, us += 1000, 20, 1 << 19));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1 << 20, us += 1000, 0, 1));
+	/* the largest numbers that are compared, and those that are not */
+	KUNIT_EXPECT_TRUE(test, sdp_flow_asked(&f, total += U32_MAX, us += U32_MAX, U32_MAX,
+					       U32_MAX));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += U32_MAX, us += U32_MAX, U32_MAX - 1,
+						U32_MAX));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1ULL << 32, us += 1, U32_MAX, 1));
+	KUNIT_EXPECT_FALSE(test, sdp_flow_asked(&f, total += 1000, us += 1ULL << 32, U32_MAX, 1));
+}
+
 /* A new connection asks for two short waits, and after successes for one. */
 static void spins_on_a_new_one(struct kunit *test)
 {
@@ -1393,6 +1422,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(resumes),
 	KUNIT_CASE(faults),
 	KUNIT_CASE(spins),
+	KUNIT_CASE(flows),
 	KUNIT_CASE(spins_as_long_as_it_pays),
 	KUNIT_CASE(spins_on_a_new_one),
 	KUNIT_CASE(spins_and_measures),

@@ -338,6 +338,23 @@ static SdpMessage resize_to(uint32_t size) {
     return msg;
 }
 
+/* A peer asks for larger buffers, and says something until it has the answer, or 25 times. */
+static Heard grow(const Fd &app, Peer &peer, uint32_t size) {
+    peer.say(resize_to(size));
+    Heard h;
+    for (uint32_t i = 0; i < 25 && h.msg.mid != kSdpChRcvBufAck; i++) {
+        Bytes octets;
+        for (uint8_t seed = 0; seed < 4; seed++) {
+            peer.say(message(kSdpData), pattern(10, seed));
+            wire::append(octets, pattern(10, seed));
+        }
+        EXPECT_EQ(receive(app, octets.size()), octets);
+        while (h.msg.mid != kSdpChRcvBufAck && !peer.stream.silent(milliseconds(20)))
+            h = peer.hear();
+    }
+    return h;
+}
+
 /*
  * SDP-171, SDP-172, SDP-173, SDP-179: a program that reads has larger buffers for a peer that
  * wants them; the answer waits for the small ones to be used, and the peer need not wait for it
@@ -346,16 +363,9 @@ TEST_P(Rules, BuffersGrow) {
     Talk talk = connected_to_peer();
     Peer &peer = *talk.peer;
     uint32_t size = talk.first.hello.rcv_size;
-    peer.say(resize_to(2 * size));
-    Heard h;
     /* posted before, but for HelloAck's */
     uint32_t old = talk.first.bufs + kSpareBufs - 1;
-    for (uint32_t i = 0; i < 50 && h.msg.mid != kSdpChRcvBufAck; i++) {
-        peer.say(message(kSdpData), pattern(10));
-        ASSERT_EQ(receive(talk.app, 10), pattern(10));
-        while (h.msg.mid != kSdpChRcvBufAck && !peer.stream.silent(milliseconds(20)))
-            h = peer.hear();
-    }
+    Heard h = grow(talk.app, peer, 2 * size);
     ASSERT_EQ(h.msg.mid, kSdpChRcvBufAck);
     EXPECT_EQ(h.msg.size, 2 * size);
     EXPECT_EQ(h.opcode, wire::kOpSend);
@@ -385,6 +395,112 @@ TEST_P(Rules, BuffersKeepTheirSize) {
     EXPECT_EQ(h.opcode, wire::kOpSend);
     peer.say(message(kSdpData), pattern(10));
     EXPECT_EQ(receive(talk.app, 10), pattern(10));
+}
+
+/* While it lives, loopback is as long as a link around the world. */
+class Distance {
+  public:
+    Distance() { EXPECT_TRUE(run("tc qdisc add dev lo root netem delay 100ms limit 10000")); }
+    ~Distance() { EXPECT_TRUE(run("tc qdisc del dev lo root")); }
+    Distance(const Distance &) = delete;
+    Distance &operator=(const Distance &) = delete;
+};
+
+/* Messages that fill buffers of that size */
+static void say_much(Peer &peer, uint32_t messages, uint32_t size) {
+    for (uint32_t i = 0; i < messages; i++)
+        peer.say(message(kSdpData), pattern(size - kSdpHeader));
+}
+
+static void read_much(const Fd &app, uint32_t messages, uint32_t size) {
+    for (uint32_t i = 0; i < messages; i++)
+        ASSERT_EQ(receive(app, size - kSdpHeader), pattern(size - kSdpHeader));
+}
+
+/*
+ * A peer uses up all but two of @bufs buffers, the program reads, the peer asks for
+ * credit, and the program reads something more: the buffers that there are then
+ */
+static uint32_t asked_for_credit(const Fd &app, Peer &peer, uint32_t bufs, uint32_t size) {
+    say_much(peer, bufs - 3, size);
+    read_much(app, bufs - 3, size);
+    peer.say(message(kSdpData));
+    say_much(peer, 1, kSdpHeader + 10);
+    read_much(app, 1, kSdpHeader + 10);
+    /* to take longer would be a slower flow */
+    while (peer.hear_within(milliseconds(0)))
+        ;
+    return info(app).own_bufs;
+}
+
+/*
+ * A peer far away that uses up its credit though the program reads gets more of it, up to a
+ * limit.  The first time that it asks there is nothing to compare with.  They do not all become
+ * as large as it would like them then.
+ */
+TEST_P(Rules, MoreBuffersForADistantPeer) {
+    std::optional<Distance> distance(std::in_place);
+    Talk talk = accepted();
+    Peer &peer = *talk.peer;
+    give(talk.app, SOL_SOCKET, SO_RCVBUFFORCE, 100 * 8192);
+    uint32_t size = 2 * talk.first.hello.rcv_size;
+    ASSERT_EQ(grow(talk.app, peer, size).msg.size, size);
+    uint32_t bufs = info(talk.app).own_bufs;
+    EXPECT_EQ(bufs, 16U);
+    for (uint32_t more : {16U, 24U, 36U, 46U, 46U}) {
+        bufs = asked_for_credit(talk.app, peer, bufs, size);
+        ASSERT_EQ(bufs, more);
+    }
+    distance.reset();
+    uint32_t larger = grow(talk.app, peer, 16 * size).msg.size;
+    EXPECT_GE(larger, 2 * size);
+    EXPECT_EQ(info(talk.app).own_bufs, bufs);
+    EXPECT_LE(larger * bufs, static_cast<uint32_t>(option(talk.app, SOL_SOCKET, SO_RCVBUF)));
+}
+
+/* and one nearby does not, for its credit is back before it misses it. */
+TEST_P(Rules, NoMoreBuffersForAPeerNearby) {
+    Talk talk = accepted();
+    Peer &peer = *talk.peer;
+    uint32_t size = 2 * talk.first.hello.rcv_size;
+    ASSERT_EQ(grow(talk.app, peer, size).msg.size, size);
+    uint32_t bufs = info(talk.app).own_bufs;
+    for (int i = 0; i < 3; i++)
+        ASSERT_EQ(asked_for_credit(talk.app, peer, bufs, size), bufs);
+}
+
+/* Nor would more help where the program is slow. */
+TEST_P(Rules, NoMoreBuffersForASlowProgram) {
+    Distance distance;
+    Talk talk = accepted();
+    Peer &peer = *talk.peer;
+    uint32_t size = 2 * talk.first.hello.rcv_size;
+    ASSERT_EQ(grow(talk.app, peer, size).msg.size, size);
+    uint32_t bufs = info(talk.app).own_bufs;
+    ASSERT_EQ(asked_for_credit(talk.app, peer, bufs, size), bufs);
+    uint32_t unread = bufs / 2 + 1;
+    say_much(peer, unread, size);
+    peer.say(message(kSdpData));
+    /* behind which it has arrived */
+    say_much(peer, 1, kSdpHeader + 10);
+    ASSERT_TRUE(eventually([&] { return info(talk.app).own_credits + unread + 1 == bufs; }));
+    read_much(talk.app, unread, size);
+    read_much(talk.app, 1, kSdpHeader + 10);
+    EXPECT_EQ(info(talk.app).own_bufs, bufs);
+}
+
+/* SO_RCVBUF limits the number, too. */
+TEST_P(Rules, MoreBuffersWithinTheLimit) {
+    Distance distance;
+    Talk talk = accepted();
+    Peer &peer = *talk.peer;
+    uint32_t size = 2 * talk.first.hello.rcv_size;
+    give(talk.app, SOL_SOCKET, SO_RCVBUF, static_cast<int>(10 * size));
+    uint32_t most = static_cast<uint32_t>(option(talk.app, SOL_SOCKET, SO_RCVBUF)) / size;
+    ASSERT_EQ(grow(talk.app, peer, size).msg.size, size);
+    ASSERT_EQ(asked_for_credit(talk.app, peer, 16, size), 16U);
+    EXPECT_EQ(asked_for_credit(talk.app, peer, 16, size), most);
+    EXPECT_EQ(asked_for_credit(talk.app, peer, most, size), most);
 }
 
 /* SDP-61, SDP-168, SDP-169, SDP-170: a sender that has much to say asks, and waits for the answer
