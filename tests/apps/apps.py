@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 
+import measure
 from hosts import DIRECTORY, MIB, OURS4, PEER, PEER4, PYTHON, RUN, run, server, want
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -138,6 +139,17 @@ class IperfBoth(Iperf):
     """Both send."""
 
     name, ports, args = "iperf3 --bidir", (5204,), ("--bidir",)
+
+
+class IperfFar(Iperf):
+    """The other host is far away."""
+
+    name, ports, args = "iperf3 5 ms away", (5205,), ()
+
+    @contextlib.contextmanager
+    def serve(self, by, mode):
+        with measure.worse_link("delay"), super().serve(by, mode) as serving:
+            yield serving
 
 
 # nginx with curl and wrk -------------------------------------------------------------------
@@ -670,9 +682,9 @@ class Tls(Suite):
     modules = ("test_ssl", "test_asyncio.test_ssl", "test_asyncio.test_sslproto")
 
 
-ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl, Stunnel,
-       Haproxy, Qperf, Node, Java, Streams, Uring, Scp, Python, Sockperf, Sockets, Protocols, Asyncio, Tls, Container,
-       Go)
+ALL = (Iperf, IperfStreams, IperfReverse, IperfBoth, IperfFar, Nginx, Redis, Postgres, Memcached, Rsync, Socat, Netcat, OpenSsl,
+       Stunnel, Haproxy, Qperf, Node, Java, Streams, Uring, Scp, Python, Sockperf, Sockets, Protocols, Asyncio, Tls,
+       Container, Go)
 # Those that `make check` has the time for; the one that falls back, too
 SHORT, SHORT_ALONE = (Iperf, Nginx, Redis, Postgres), (Nginx,)
 

@@ -22,7 +22,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "preload")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "preload"), str(HERE.parents[1] / "scripts/guest")]
 import apps  # noqa: E402
 from hosts import Broken, DIRECTORY, PEER, counters, end, run, want  # noqa: E402
 sys.path.insert(0, str(HERE.parents[1] / "scripts/lib"))
