@@ -64,7 +64,8 @@ int sdp_tunable(const struct net *net, enum sdp_tunable which)
 
 unsigned long sdp_tunable_jiffies(const struct net *net, enum sdp_tunable which)
 {
-	return msecs_to_jiffies(sdp_tunable(net, which));
+	/* a part of the first one is over */
+	return msecs_to_jiffies(sdp_tunable(net, which)) + 1;
 }
 
 /* One more entry than used: kernels before 6.6 look for a terminator. */

@@ -39,7 +39,7 @@ enum sdp_tunable {
 
 /* Any context */
 int sdp_tunable(const struct net *net, enum sdp_tunable which);
-/* For a tunable in ms */
+/* For a tunable in ms: at least as long, from any time within a jiffy */
 unsigned long sdp_tunable_jiffies(const struct net *net, enum sdp_tunable which);
 
 int sdp_sysctl_init(struct net *net);
