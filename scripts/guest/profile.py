@@ -47,10 +47,18 @@ def main() -> int:
     sampler = threading.Thread(target=sample, args=(plan["sample"], plan["frequency"], over, problem))
     if plan["here"]:
         sampler.start()
-    kind, _, connect = test.partition("-")
-    if connect:
+    kind, _, how = test.partition("-")
+    if how == "connect":
         rate = measure.sockets(plan["socket_program"], kind == "sdp", "connect", 1, streams, seconds)
         what = f"{kind.upper()}, connections one after the other, {streams} at a time"
+    elif how == "latency" and kind in ("sdp", "tcp"):
+        rate = 2e6 / measure.sockets(plan["socket_program"], kind == "sdp", "echo", size, 1, seconds)
+        what = f"{kind.upper()}, {size} octets there and back"
+    elif how == "latency":
+        # a read is both ways, what perftest says of the others is half of that
+        one = measure.perftest_lat(kind, size, 5000)
+        rate = 1e6 / measure.perftest_lat(kind, size, int(seconds * 1e6 / one / (1 if kind == "read" else 2)))
+        what = f"latency of a {kind} of {size} octets, {1e6 / rate:.1f} us"
     elif kind in ("sdp", "tcp"):
         rate = measure.sockets(plan["socket_program"], kind == "sdp", "stream", size, streams, seconds)
         what = f"{kind.upper()}, {streams} connections, blocks of {size} octets"
@@ -58,7 +66,8 @@ def main() -> int:
         rate = measure.perftest_bw(test, size, streams, seconds) * size / 1e6
         what = f"{test}, {streams} queue pairs, messages of {size} octets"
     over.set()
-    (OUT / "result.json").write_text(json.dumps({"what": what, "rate": rate, "size": size, "connect": bool(connect)}))
+    each = {"connect": "connection", "latency": "message"}.get(how, "")
+    (OUT / "result.json").write_text(json.dumps({"what": what, "rate": rate, "size": size, "each": each}))
     if plan["here"]:
         sampler.join()
     for text in problem:
