@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The part of scripts/profile that runs in the guest: one measurement, while the host samples, or perf(1) does here.
 
-Reads $SOFTWARP_OUT/plan.json; leaves kallsyms, go (when it begins), result.json and perf.txt there, the last one only if
-it is to sample itself.
+Reads $SOFTWARP_OUT/plan.json; leaves kallsyms, go (when it is about to begin, and waits for the host's "sampling"), result.json
+and perf.txt there, the last one only if it is to sample itself.
 """
 
 import json
@@ -36,18 +36,34 @@ def sample(seconds: int, frequency: int, over: threading.Event, problem: list) -
         problem.append(str(broken))
 
 
+def begun(sign: pathlib.Path) -> bool:
+    """Wait for the sign that the host samples."""
+    limit = time.monotonic() + 60
+    while not sign.exists():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def main() -> int:
     plan = json.loads((OUT / "plan.json").read_text())
     test, size, streams, seconds = (plan[name] for name in ("test", "size", "streams", "seconds"))
     measure.sh("insmod", plan["sdp_module"])
     (OUT / "kallsyms").write_text(pathlib.Path("/proc/kallsyms").read_text(encoding="ascii"), encoding="ascii")
+    kind, _, how = test.partition("-")
+    count = 0
+    if how == "latency" and kind not in ("sdp", "tcp"):
+        # a read is both ways, what perftest says of the others is half of that
+        count = int(seconds * 1e6 / measure.perftest_lat(kind, size, 5000) / (1 if kind == "read" else 2))
     (OUT / "go").touch()
     problem: list[str] = []
     over = threading.Event()
     sampler = threading.Thread(target=sample, args=(plan["sample"], plan["frequency"], over, problem))
     if plan["here"]:
         sampler.start()
-    kind, _, how = test.partition("-")
+    elif not begun(OUT / "sampling"):
+        problem.append("perf did not begin")
     if how == "connect":
         rate = measure.sockets(plan["socket_program"], kind == "sdp", "connect", 1, streams, seconds)
         what = f"{kind.upper()}, connections one after the other, {streams} at a time"
@@ -55,9 +71,7 @@ def main() -> int:
         rate = 2e6 / measure.sockets(plan["socket_program"], kind == "sdp", "echo", size, 1, seconds)
         what = f"{kind.upper()}, {size} octets there and back"
     elif how == "latency":
-        # a read is both ways, what perftest says of the others is half of that
-        one = measure.perftest_lat(kind, size, 5000)
-        rate = 1e6 / measure.perftest_lat(kind, size, int(seconds * 1e6 / one / (1 if kind == "read" else 2)))
+        rate = 1e6 / measure.perftest_lat(kind, size, count)
         what = f"latency of a {kind} of {size} octets, {1e6 / rate:.1f} us"
     elif kind in ("sdp", "tcp"):
         rate = measure.sockets(plan["socket_program"], kind == "sdp", "stream", size, streams, seconds)
