@@ -48,9 +48,27 @@ def sample(test: str, op: str, size: int, qps: int, plan: dict, driver: str) -> 
     return measure.rdma_cost(plan["cost_program"], op, size, seconds)
 
 
+def taken(row: dict, plan: dict, driver: str) -> None:
+    """One sample, into its row, or what failed."""
+    what = f"{row['op']}_{row['test']} size {row['size']} qps {row['qps']} on {driver}"
+    for left in (2, 1, 0):
+        try:
+            if driver != "tcp":
+                measure.use(driver)
+            row["value"] = sample(row["test"], row["op"], row["size"], row["qps"], plan, driver)
+            return
+        except measure.Broken as broken:
+            # see parts(): of siw this says nothing, of us it would
+            more = left and driver == "siw" and "rdma_connect failed" in str(broken)
+            print(f"softwarp: bench: {what} failed{', once more' if more else ''}: {broken}", file=sys.stderr, flush=True)
+            if not more:
+                row["error"] = str(broken)
+                return
+
+
 def parts(plan: dict):
     """The measurements of each round.  Those of sockets come last: they leave thousands of ports in TIME-WAIT, and siw cannot
-    connect from such a port, which rdma_cm may choose."""
+    connect from such a port, which rdma_cm may choose.  Other programs of TCP's leave some, too."""
     for sockets in (False, True):
         tests = [one for one in plan["tests"] if (one[1] == "socket") == sockets]
         if tests:
@@ -79,15 +97,8 @@ def main() -> int:
                     if driver == "tcp" and (test, size, qps) in tcp_done:
                         continue
                     row = {"round": number, "test": test, "op": op, "size": size, "qps": qps, "column": column}
-                    try:
-                        if driver != "tcp":
-                            measure.use(driver)
-                        row["value"] = sample(test, op, size, qps, plan, driver)
-                    except measure.Broken as broken:
-                        failures += 1
-                        row["error"] = str(broken)
-                        print(f"softwarp: bench: {op}_{test} size {size} qps {qps} on {driver} failed: {broken}",
-                              file=sys.stderr, flush=True)
+                    taken(row, plan, driver)
+                    failures += "error" in row
                     if driver == "tcp":
                         tcp_done.add((test, size, qps))
                     out.write(json.dumps(row) + "\n")
