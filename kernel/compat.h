@@ -272,6 +272,22 @@ static inline void swp_sk_hold_net(struct sock *sk)
 #endif
 
 /*
+ * Have release_sock() send the ACK that is due, after it has processed the packets
+ * that wait.  TCP does so for ACKs since 6.7, and before for the timer's.  The caller
+ * owns the socket.
+ */
+static inline void swp_sk_ack_on_release(struct sock *sk)
+{
+#ifdef SWP_HAVE_ACK_DEFERRED
+	set_bit(TCP_ACK_DEFERRED, &sk->sk_tsq_flags);
+#else
+	inet_csk_reset_xmit_timer(sk, ICSK_TIME_DACK, 0, TCP_RTO_MAX);
+	if (!test_and_set_bit(TCP_DELACK_TIMER_DEFERRED, &sk->sk_tsq_flags))
+		sock_hold(sk);
+#endif
+}
+
+/*
  * A socket that sends in softirq must not use the page fragment of the current
  * task.  Since 6.2 a flag says so; before, it depended on sk_allocation.
  */

@@ -32,6 +32,7 @@ ccflags-y += $(call swp-has,register_net_sysctl_sz,net/net_namespace.h,SWP_HAVE_
 ccflags-y += $(call swp-has,RUN_SA_PROG.sk. uaddr. uaddrlen,linux/bpf-cgroup.h,SWP_HAVE_BPF_SOCK_ADDR_LEN)
 ccflags-y += $(call swp-has,copy_splice_read,linux/fs.h,SWP_HAVE_COPY_SPLICE_READ)
 ccflags-y += $(call swp-has,int sk_ioctl,net/sock.h,SWP_HAVE_SK_IOCTL)
+ccflags-y += $(call swp-has,TCP_ACK_DEFERRED,linux/tcp.h,SWP_HAVE_ACK_DEFERRED)
 ccflags-y += $(call swp-has,sk_use_task_frag,net/sock.h,SWP_HAVE_SK_USE_TASK_FRAG)
 ccflags-y += $(call swp-has,sk_net_refcnt_upgrade,net/sock.h,SWP_HAVE_SK_NET_REFCNT_UPGRADE)
 ccflags-y += $(call swp-has,get_unaligned,linux/unaligned.h,SWP_HAVE_LINUX_UNALIGNED)

@@ -468,8 +468,19 @@ static bool window_lags(const struct sock *sk)
 	       most > 0 && 2 * window <= (u32)most;
 }
 
-/* How often it is told of that after one release */
+/* How often the peer is told of that after one release */
 #define SWP_WINDOW_TRIES	4
+
+/* Another try, by TCP's timer, unless a process comes sooner. */
+static void tell_later(struct sock *sk)
+{
+	spin_lock_bh(&sk->sk_lock.slock);
+	if (!sock_owned_by_user_nocheck(sk) && sk->sk_state == TCP_ESTABLISHED) {
+		inet_csk_schedule_ack(sk);
+		inet_csk_reset_xmit_timer(sk, ICSK_TIME_DACK, 1, TCP_RTO_MAX);
+	}
+	spin_unlock_bh(&sk->sk_lock.slock);
+}
 
 /*
  * TCP counts all packets that have waited for the owner as if they took up memory,
@@ -482,24 +493,31 @@ void swp_llp_release(struct swp_llp *llp)
 	struct sock *sk = llp->sk;
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 end, told = 0;
-	bool leave;
 	int i;
 
 	release_sock(sk);
 	/* data_race: without the lock, see window_lags() */
-	for (i = 0; i < SWP_WINDOW_TRIES && data_race(window_lags(sk)); i++) {
-		spin_lock_bh(&sk->sk_lock.slock);
-		end = tp->rcv_wup + tp->rcv_wnd;
-		/* another process comes here later; or TCP has reasons of its own */
-		leave = sock_owned_by_user_nocheck(sk) || (i && end == told);
-		if (!leave)
-			inet_csk_schedule_ack(sk);
-		spin_unlock_bh(&sk->sk_lock.slock);
-		if (leave)
+	for (i = 0; data_race(window_lags(sk)); i++) {
+		/* each time more has come meanwhile: the process has other things to do */
+		if (i == SWP_WINDOW_TRIES) {
+			tell_later(sk);
 			return;
+		}
+		/* data_race: a hint; another process that has it comes here later */
+		if (data_race(sock_owned_by_user_nocheck(sk)))
+			return;
+		lock_sock(sk);
+		end = tp->rcv_wup + tp->rcv_wnd;
+		/* TCP has reasons of its own */
+		if (i && end == told) {
+			release_sock(sk);
+			return;
+		}
 		told = end;
-		/* it owns the socket before any packet waits for it */
-		tcp_sock_set_quickack(sk, 1);
+		/* not before that has processed what waits by then */
+		inet_csk_schedule_ack(sk);
+		swp_sk_ack_on_release(sk);
+		release_sock(sk);
 	}
 }
 
