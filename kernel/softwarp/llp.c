@@ -497,21 +497,16 @@ void swp_llp_release(struct swp_llp *llp)
 
 	release_sock(sk);
 	/* data_race: without the lock, see window_lags() */
-	for (i = 0; data_race(window_lags(sk)); i++) {
-		/* each time more has come meanwhile: the process has other things to do */
-		if (i == SWP_WINDOW_TRIES) {
-			tell_later(sk);
-			return;
-		}
+	for (i = 0; i < SWP_WINDOW_TRIES && data_race(window_lags(sk)); i++) {
 		/* data_race: a hint; another process that has it comes here later */
 		if (data_race(sock_owned_by_user_nocheck(sk)))
 			return;
 		lock_sock(sk);
 		end = tp->rcv_wup + tp->rcv_wnd;
-		/* TCP has reasons of its own */
+		/* TCP has reasons of its own, or what came meanwhile has used it up */
 		if (i && end == told) {
 			release_sock(sk);
-			return;
+			break;
 		}
 		told = end;
 		/* not before that has processed what waits by then */
@@ -519,6 +514,9 @@ void swp_llp_release(struct swp_llp *llp)
 		swp_sk_ack_on_release(sk);
 		release_sock(sk);
 	}
+	/* data_race: as above; the process has other things to do */
+	if (i && data_race(window_lags(sk)))
+		tell_later(sk);
 }
 
 u32 swp_llp_unread(const struct swp_llp *llp)
