@@ -386,17 +386,11 @@ int swp_ep_connect(struct swp_ep *ep, const struct sockaddr_storage *local,
 		   const struct sockaddr_storage *remote, int tos)
 {
 	struct swp_llp *llp;
-	int ret;
 
 	lockdep_assert_held(&ep->mutex);
-	llp = swp_llp_open(ep->net, local, tos);
+	llp = swp_llp_connect(ep->net, local, remote, tos);
 	if (IS_ERR(llp))
 		return PTR_ERR(llp);
-	ret = swp_llp_connect(llp, remote);
-	if (ret && ret != -EINPROGRESS) {
-		swp_llp_put(llp);
-		return ret;
-	}
 	ep->hs->sent = 0;
 	ep->state = SWP_EP_CONNECTING;
 	swp_ep_own(ep, llp);

@@ -652,12 +652,16 @@ static int addr_len(const struct sockaddr_storage *a)
 					  sizeof(struct sockaddr_in);
 }
 
-static void addr_clear_port(struct sockaddr_storage *a)
+/* Whether there was one */
+static bool addr_clear_port(struct sockaddr_storage *a)
 {
-	if (a->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)a)->sin6_port = 0;
-	else
-		((struct sockaddr_in *)a)->sin_port = 0;
+	__be16 *port = a->ss_family == AF_INET6 ?
+			       &((struct sockaddr_in6 *)a)->sin6_port :
+			       &((struct sockaddr_in *)a)->sin_port;
+	bool was = *port;
+
+	*port = 0;
+	return was;
 }
 
 /* At a dual-stack listener, ::ffff:a.b.c.d is an IPv4 connection. */
@@ -748,10 +752,11 @@ static int open_sock(struct net *net, int family, int tos,
 	return 0;
 }
 
-struct swp_llp *swp_llp_open(struct net *net,
-			     const struct sockaddr_storage *local, int tos)
+static struct swp_llp *connect_from(struct net *net,
+				    const struct sockaddr_storage *local,
+				    const struct sockaddr_storage *remote,
+				    int tos)
 {
-	struct sockaddr_storage any_port = *local;
 	struct socket *sock;
 	struct swp_llp *llp;
 	int ret;
@@ -759,26 +764,38 @@ struct swp_llp *swp_llp_open(struct net *net,
 	ret = open_sock(net, local->ss_family, tos, &sock);
 	if (ret)
 		return ERR_PTR(ret);
-	ret = kernel_bind(sock, swp_sockaddr_arg(local), addr_len(local));
-	if (ret == -EADDRINUSE) {
-		addr_clear_port(&any_port);
-		ret = kernel_bind(sock, swp_sockaddr_arg(&any_port),
-				  addr_len(&any_port));
-	}
-	if (ret) {
+	llp = swp_llp_create(sock);
+	if (IS_ERR(llp)) {
 		sock_release(sock);
+		return llp;
+	}
+	ret = kernel_bind(sock, swp_sockaddr_arg(local), addr_len(local));
+	if (!ret)
+		ret = kernel_connect(sock, swp_sockaddr_arg(remote),
+				     addr_len(remote), O_NONBLOCK);
+	if (ret && ret != -EINPROGRESS) {
+		swp_llp_put(llp);
 		return ERR_PTR(ret);
 	}
-	llp = swp_llp_create(sock);
-	if (IS_ERR(llp))
-		sock_release(sock);
 	return llp;
 }
 
-int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote)
+struct swp_llp *swp_llp_connect(struct net *net,
+				const struct sockaddr_storage *local,
+				const struct sockaddr_storage *remote, int tos)
 {
-	return kernel_connect(llp->sock, swp_sockaddr_arg(remote),
-			      addr_len(remote), O_NONBLOCK);
+	struct sockaddr_storage any_port = *local;
+	struct swp_llp *llp;
+
+	llp = connect_from(net, local, remote, tos);
+	/*
+	 * The port has another owner (bind), or a connection to this peer,
+	 * which may be in TIME_WAIT (connect).
+	 */
+	if ((llp == ERR_PTR(-EADDRINUSE) || llp == ERR_PTR(-EADDRNOTAVAIL)) &&
+	    addr_clear_port(&any_port))
+		llp = connect_from(net, &any_port, remote, tos);
+	return llp;
 }
 
 int swp_llp_connect_result(struct swp_llp *llp)

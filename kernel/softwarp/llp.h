@@ -203,14 +203,14 @@ bool swp_llp_all_read(const struct swp_llp *from, const struct swp_llp *to);
  */
 
 /*
- * A socket in @net, bound to @local (port 0: TCP chooses).  If the port of
- * @local is in use, TCP chooses another: rdma_cm assigns ports of its own space
- * to connecting ids, and does not know those of TCP.  @tos: -1 or IP TOS.
+ * A socket in @net that connects from @local (port 0: TCP chooses) to @remote,
+ * or an error.  If the port of @local is in use, TCP chooses another: rdma_cm
+ * assigns ports of its own space to connecting ids, and does not know those of
+ * TCP.  @tos: -1 or IP TOS.
  */
-struct swp_llp *swp_llp_open(struct net *net,
-			     const struct sockaddr_storage *local, int tos);
-/* Start connecting: 0, -EINPROGRESS, or an error. */
-int swp_llp_connect(struct swp_llp *llp, const struct sockaddr_storage *remote);
+struct swp_llp *swp_llp_connect(struct net *net,
+				const struct sockaddr_storage *local,
+				const struct sockaddr_storage *remote, int tos);
 /* 0: connected; -EINPROGRESS; or the error with which connecting failed. */
 int swp_llp_connect_result(struct swp_llp *llp);
 

@@ -415,6 +415,33 @@ TEST(Cm, PortTaken) {
     EXPECT_EQ(errno, EADDRINUSE);
 }
 
+/* rdma_cm knows no ports of TCP: one that it chose may have a connection to this very peer. */
+TEST(Cm, SourcePortHasAConnection) {
+    for (const auto &[route, own] :
+         {std::pair(veth4(), config().addr4), std::pair(veth6(), config().addr6)}) {
+        SCOPED_TRACE(own);
+        EventChannel client_channel, server_channel;
+        Listener listener(server_channel, route.listen_ns, route.listen_addr);
+        Stream tcp(route.connect_ns, route.connect_addr, listener.port());
+        const int on = 1;
+        ASSERT_EQ(setsockopt(tcp.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+        sockaddr_in6 name{};
+        socklen_t size = sizeof(name);
+        ASSERT_EQ(getsockname(tcp.fd(), reinterpret_cast<sockaddr *>(&name), &size), 0);
+        const uint16_t taken = ntohs(name.sin6_port); // where sockaddr_in has it, too
+
+        CmId id = resolve(client_channel, route.connect_ns, route.connect_addr, listener.port(),
+                          own, taken);
+        EXPECT_EQ(ntohs(rdma_get_src_port(id.get())), taken);
+        Endpoint client(client_channel, std::move(id), {});
+        start_connect(client);
+        auto server = accepting(listener);
+        client.expect(RDMA_CM_EVENT_ESTABLISHED);
+        EXPECT_NE(ntohs(rdma_get_dst_port(server->id())), taken);
+        tcp.shut_down();
+    }
+}
+
 /* A port is free again when its listener and connections are gone. */
 TEST(Cm, PortIsFreeAgain) {
     EventChannel channel, client_channel;

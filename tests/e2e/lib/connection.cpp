@@ -307,12 +307,12 @@ int resolve_ms() {
 }
 
 CmId resolve(EventChannel &channel, const std::string &ns, const std::string &addr, uint16_t port,
-             const std::string &source) {
+             const std::string &source, uint16_t source_port) {
     CmId id = create_id(channel, ns);
     Address to = address(addr, port);
     Address from{};
     if (!source.empty())
-        from = address(source, 0);
+        from = address(source, source_port);
     Deadline deadline;
     require(rdma_resolve_addr(id.get(), source.empty() ? nullptr : &from.generic, &to.generic,
                               resolve_ms()) == 0,

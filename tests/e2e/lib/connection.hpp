@@ -200,7 +200,7 @@ int resolve_ms();
  * resolve: an id whose address and route are resolved, ready for a QP.
  */
 CmId resolve(EventChannel &channel, const std::string &ns, const std::string &addr, uint16_t port,
-             const std::string &source = "");
+             const std::string &source = "", uint16_t source_port = 0);
 void start_connect(Endpoint &endpoint);
 void accept(Endpoint &endpoint);
 
