@@ -59,6 +59,19 @@ static const struct {
 	  SDP_MID_DATA, SDP_NO_HELLO },
 };
 
+/* Sets a field of 1, 2 or 4 octets. */
+static void set_field(struct sdp_msg *msg, size_t offset, u32 size, u32 value)
+{
+	u8 *field = (u8 *)msg + offset;
+
+	if (size == 1)
+		*field = value;
+	else if (size == 2)
+		*(u16 *)field = value;
+	else
+		*(u32 *)field = value;
+}
+
 static void hello(struct kunit *test)
 {
 	struct sdp_terms terms;
@@ -70,9 +83,8 @@ static void hello(struct kunit *test)
 		ack = i % 2;
 		if (ack)
 			msg.mid = SDP_MID_HELLO_ACK;
-		/* little-endian or all zeros: the machines that tests run on */
-		memcpy((u8 *)&msg + hellos[i / 2].offset, &hellos[i / 2].value,
-		       hellos[i / 2].size);
+		set_field(&msg, hellos[i / 2].offset, hellos[i / 2].size,
+			  hellos[i / 2].value);
 		KUNIT_EXPECT_EQ_MSG(test, hellos[i / 2].why, ack ?
 				    sdp_hello_ack_check(&offer, &msg, &terms) :
 				    sdp_hello_check(&offer, &msg, &terms),
