@@ -1496,11 +1496,11 @@ static void renew(struct swp_qp *qp)
 	qp->oread_prod = 0;
 	qp->oread_cons = 0;
 	kvfree(qp->rx.asm_buf);
-	memset(&qp->rx, 0, sizeof(qp->rx));
+	memset_after(&qp->rx, 0, sge);
 	qp->rx.cpu = -1;
 	qp->rx.notifies = -1;
 	qp->rx.read_try = (u32)jiffies;
-	memset(&qp->tx, 0, sizeof(qp->tx));
+	memset_after(&qp->tx, 0, sqe);
 	memset(&qp->sp, 0, sizeof(qp->sp));
 	qp->fault = SWP_FAULT_NONE;
 	qp->term_len = 0;

@@ -13,9 +13,6 @@
 
 #include "reads.h"
 
-/* Entries of a new ring */
-#define SWP_READS_MIN	4
-
 /* Any context; a user QP's memory is charged to the memcg of its creator. */
 void *swp_qp_alloc(struct swp_qp *qp, size_t size)
 {
@@ -28,11 +25,11 @@ void *swp_qp_alloc(struct swp_qp *qp, size_t size)
 	return p;
 }
 
-/* Doubles the size of a ring whose entries are all in use. */
+/* Doubles the size of a ring whose entries are all in use; a new one has one. */
 static bool grow(struct swp_qp *qp, void **ring, u32 *size, u32 cons,
 		 size_t stride)
 {
-	u32 i, n = *size ? *size * 2 : SWP_READS_MIN;
+	u32 i, n = *size ? *size * 2 : 1;
 	void *bigger = swp_qp_alloc(qp, n * stride);
 
 	if (!bigger)

@@ -21,15 +21,15 @@ struct swp_iread {
 struct swp_oread {
 	u32 slot;
 	bool atomic;		/* an Atomic Request; its id is the slot */
+	bool inv;		/* invalidate inv_stag when it is complete */
+	u16 num_sge;
+	u32 inv_stag;
 	u32 sink_stag;
 	u64 sink_to;
 	u32 size;
 	u32 done;		/* octets placed */
-	bool inv;		/* invalidate inv_stag when it is complete */
-	u32 inv_stag;
-	u16 num_sge;
-	u16 sge_i;		/* placement position */
-	u32 sge_off;
+	u32 sge_off;		/* placement position ... */
+	u16 sge_i;		/* ... in this SGE */
 	struct swp_sge one;	/* the list if it has one SGE */
 	struct swp_sge *more;	/* ... or more, see swp_oread_room() */
 };

@@ -15,6 +15,12 @@
 struct swp_qp;
 
 struct swp_rx {
+	/*
+	 * The copy of those of the Send being received, as many as a receive
+	 * request can have.  Constant; the rest is cleared when the QP goes back
+	 * to RESET.
+	 */
+	struct swp_sge *sge;
 	bool running;
 	bool swallow;		/* the stream is dead: discard what arrives */
 	bool starved;		/* no memory; tx_work will retry */
@@ -42,7 +48,6 @@ struct swp_rx {
 	u16 sge_i;
 	u32 sge_off;
 	u32 num_sge;
-	struct swp_sge sge[SWP_MAX_SGE];
 	/* side buffer: an FPDU that spans skbs is assembled here */
 	u8 *asm_buf;
 	u32 asm_size;

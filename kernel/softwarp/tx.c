@@ -44,31 +44,33 @@
 /* Keep a page of the current batch until TCP has its own reference. */
 static bool hold_page(struct swp_tx *tx, struct page *page)
 {
-	if (tx->nhold && tx->hold[tx->nhold - 1] == page)
+	struct page **hold = tx->batch->hold;
+
+	if (tx->nhold && hold[tx->nhold - 1] == page)
 		return true;
 	if (WARN_ON_ONCE(tx->nhold == SWP_TX_HOLD))
 		return false;
 	get_page(page);
-	tx->hold[tx->nhold++] = page;
+	hold[tx->nhold++] = page;
 	return true;
 }
 
 static void drop_holds(struct swp_tx *tx)
 {
 	while (tx->nhold)
-		put_page(tx->hold[--tx->nhold]);
+		put_page(tx->batch->hold[--tx->nhold]);
 }
 
 /* Adds [off, off + len) of @page, which may be the head of a compound page. */
 static bool add_bvec(struct swp_tx *tx, struct page *page, u32 off, u32 len)
 {
-	struct bio_vec *bv;
+	struct bio_vec *bv = &tx->batch->bv[tx->nbv];
 	u32 first, last;
 
 	page += off >> PAGE_SHIFT;
 	off &= ~PAGE_MASK;
 	if (tx->nbv) {
-		bv = &tx->bv[tx->nbv - 1];
+		bv--;
 		first = bv->bv_offset + bv->bv_len;
 		if (bv->bv_page + (first >> PAGE_SHIFT) == page &&
 		    (first & ~PAGE_MASK) == off) {
@@ -77,10 +79,11 @@ static bool add_bvec(struct swp_tx *tx, struct page *page, u32 off, u32 len)
 			bv->bv_len += len;
 			goto added;
 		}
+		bv++;
 	}
 	if (tx->nbv == SWP_TX_BVECS)
 		return false;
-	bv = &tx->bv[tx->nbv++];
+	tx->nbv++;
 	bvec_set_page(bv, page, len, off);
 	tx->pieces += ((off + len - 1) >> PAGE_SHIFT) + 1;
 added:
@@ -104,9 +107,49 @@ static bool refill_frag(struct page_frag *f)
 	       skb_page_frag_refill(1, f, GFP_ATOMIC);
 }
 
+/* One that no engine of this CPU uses at present, or NULL */
+struct spare_batch {
+	local_lock_t lock;
+	struct swp_tx_batch *batch;
+};
+
+static DEFINE_PER_CPU(struct spare_batch, spare) = {
+	.lock = INIT_LOCAL_LOCK(lock)
+};
+
+static struct swp_tx_batch *swap_spare(struct swp_tx_batch *batch)
+{
+	local_bh_disable();
+	local_lock_nested_bh(&spare.lock);
+	swap(*this_cpu_ptr(&spare.batch), batch);
+	local_unlock_nested_bh(&spare.lock);
+	local_bh_enable();
+	return batch;
+}
+
+/* Any context but hard interrupts.  False: there is no memory. */
+static bool take_batch(struct swp_tx *tx)
+{
+	tx->batch = swap_spare(NULL);
+	if (!tx->batch)
+		tx->batch = kmalloc(sizeof(*tx->batch),
+				    GFP_ATOMIC | __GFP_NOWARN);
+	return tx->batch;
+}
+
+static void give_batch(struct swp_tx *tx)
+{
+	kfree(swap_spare(tx->batch));
+	tx->batch = NULL;
+}
+
 void swp_tx_exit(void)
 {
+	int cpu;
+
 	swp_frags_free(&filled);
+	for_each_possible_cpu(cpu)
+		kfree(per_cpu(spare, cpu).batch);
 }
 
 /* Copies @src into the engine's own pages and adds these to the batch. */
@@ -188,22 +231,23 @@ static bool add_copy(struct swp_qp *qp, const void *src, u32 len, bool crc)
  */
 static bool hold_region(struct swp_tx *tx, struct swp_mr *mr)
 {
+	struct swp_mr **regions = tx->batch->regions;
 	u32 i;
 
 	for (i = 0; i < tx->nregions; i++)
-		if (tx->regions[i] == mr)
+		if (regions[i] == mr)
 			return true;
 	if (tx->nregions == SWP_NEAR_REGIONS)
 		return false;
 	swp_mr_get_again(mr);
-	tx->regions[tx->nregions++] = mr;
+	regions[tx->nregions++] = mr;
 	return true;
 }
 
 static void drop_regions(struct swp_tx *tx)
 {
 	while (tx->nregions)
-		swp_mr_put(tx->regions[--tx->nregions]);
+		swp_mr_put(tx->batch->regions[--tx->nregions]);
 }
 
 static bool add_payload_mr(struct swp_qp *qp, struct swp_mr *mr, u64 addr,
@@ -241,7 +285,7 @@ static bool add_payload_mr(struct swp_qp *qp, struct swp_mr *mr, u64 addr,
 
 static struct swp_sge *tx_sge(struct swp_tx *tx)
 {
-	return (struct swp_sge *)(tx->sqe_raw + sizeof(struct swp_sqe));
+	return (struct swp_sge *)(tx->sqe + 1);
 }
 
 static void local_error(struct swp_qp *qp, u8 status)
@@ -283,7 +327,7 @@ static int fetch_sqe(struct swp_qp *qp, u32 idx)
 	const void *src = swp_ring_slot(&qp->sq, idx);
 	struct swp_tx *tx = &qp->tx;
 	struct swp_sge *sge = tx_sge(tx);
-	struct swp_sqe *e = &tx->sqe;
+	struct swp_sqe *e = tx->sqe;
 	u64 total = 0;
 	u32 i;
 
@@ -343,7 +387,7 @@ static bool sges_ok(struct swp_qp *qp, int access)
 	struct swp_mr *mr;
 	u32 i;
 
-	for (i = 0; i < tx->sqe.num_sge; i++) {
+	for (i = 0; i < tx->sqe->num_sge; i++) {
 		if (!sge[i].length)
 			continue;
 		mr = swp_sge_get(qp, &sge[i], 0, sge[i].length, access);
@@ -358,12 +402,12 @@ static void atomic_request(struct swp_tx *tx, u32 id)
 {
 	const struct swp_operands *ops =
 		(struct swp_operands *)(tx_sge(tx) + 1);
-	bool cas = tx->sqe.opcode == SWP_OP_CMP_SWAP;
+	bool cas = tx->sqe->opcode == SWP_OP_CMP_SWAP;
 	struct swp_atomic a = {
 		.op = cas ? SWP_ATOMIC_CMP_SWAP : SWP_ATOMIC_FETCH_ADD,
 		.id = id,
-		.stag = tx->sqe.rkey,
-		.to = tx->sqe.remote_addr,
+		.stag = tx->sqe->rkey,
+		.to = tx->sqe->remote_addr,
 		.data = ops->data,
 		/* CmpSwap: exchange all bits; FetchAdd: one field of 64 bits */
 		.mask = cas ? ~0ULL : 0,
@@ -387,13 +431,13 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	swp_qp_assert_owned(qp);
 	if (!sges_ok(qp, IB_ACCESS_LOCAL_WRITE))
 		return false;
-	o->atomic = is_atomic(tx->sqe.opcode);
+	o->atomic = is_atomic(tx->sqe->opcode);
 	o->slot = qp->sq_tx - 1;
 	o->size = tx->len;
 	o->done = 0;
-	o->inv = tx->sqe.opcode == SWP_OP_READ_INV;
-	o->inv_stag = tx->sqe.imm_inv;
-	o->num_sge = tx->sqe.num_sge;
+	o->inv = tx->sqe->opcode == SWP_OP_READ_INV;
+	o->inv_stag = tx->sqe->imm_inv;
+	o->num_sge = tx->sqe->num_sge;
 	o->sge_i = 0;
 	o->sge_off = 0;
 	memcpy(swp_oread_sge(o), sge, o->num_sge * sizeof(*sge));
@@ -415,8 +459,8 @@ static bool start_read(struct swp_qp *qp, struct swp_slot *s)
 	r.sink_stag = o->sink_stag;
 	r.sink_to = o->sink_to;
 	r.size = o->size;
-	r.src_stag = tx->sqe.rkey;
-	r.src_to = tx->sqe.remote_addr;
+	r.src_stag = tx->sqe->rkey;
+	r.src_to = tx->sqe->remote_addr;
 	swp_untagged_encode(tx->ctrl, SWP_RDMAP_READ_REQ, true, 0,
 			    SWP_QN_READ_REQ, tx->rreq_msn++, 0);
 	swp_rreq_encode(tx->ctrl + SWP_UNTAGGED_LEN, &r);
@@ -431,10 +475,10 @@ static void immediate(struct swp_tx *tx)
 
 	/* the verbs have four octets of it */
 	memset(data, 0, SWP_IMM_LEN);
-	memcpy(data, &tx->sqe.imm_inv, sizeof(tx->sqe.imm_inv));
-	if (tx->sqe.opcode == SWP_OP_SEND_IMM)
+	memcpy(data, &tx->sqe->imm_inv, sizeof(tx->sqe->imm_inv));
+	if (tx->sqe->opcode == SWP_OP_SEND_IMM)
 		data[SWP_IMM_LEN - 1] = SWP_IMM_ALONE;
-	tx->opcode = tx->sqe.flags & SWP_WQE_SOLICITED ? SWP_RDMAP_IMM_SE :
+	tx->opcode = tx->sqe->flags & SWP_WQE_SOLICITED ? SWP_RDMAP_IMM_SE :
 							 SWP_RDMAP_IMM;
 	tx->hdr_len = SWP_UNTAGGED_LEN;
 	tx->stag = 0;
@@ -458,7 +502,7 @@ static u8 send_opcode(const struct swp_sqe *e)
 /* Runs a request that only changes an STag.  Returns a completion status. */
 static int run_local(struct swp_qp *qp)
 {
-	const struct swp_sqe *e = &qp->tx.sqe;
+	const struct swp_sqe *e = qp->tx.sqe;
 
 	swp_qp_assert_owned(qp);
 	switch (e->opcode) {
@@ -530,11 +574,11 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 	struct swp_slot *s = &qp->slots[qp->sq_tx & qp->sq.mask];
 
 	*s = (struct swp_slot){
-		.wr_id = tx->sqe.wr_id,
+		.wr_id = tx->sqe->wr_id,
 		.byte_len = tx->len,
 		/* an invalid opcode has no completion opcode */
-		.opcode = status ? SWP_OP_SEND : tx->sqe.opcode,
-		.flags = tx->sqe.flags,
+		.opcode = status ? SWP_OP_SEND : tx->sqe->opcode,
+		.flags = tx->sqe->flags,
 	};
 	*slot = s;
 	qp->sq_tx++;
@@ -544,8 +588,8 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 	tx->off = 0;
 	tx->sge_i = 0;
 	tx->sge_off = 0;
-	tx->inlined = tx->sqe.flags & SWP_WQE_INLINE;
-	tx->num_sge = tx->sqe.num_sge;
+	tx->inlined = tx->sqe->flags & SWP_WQE_INLINE;
+	tx->num_sge = tx->sqe->num_sge;
 	tx->by_ref = false;
 	tx->imm_next = false;
 	if (status)
@@ -556,14 +600,14 @@ static int take_sqe(struct swp_qp *qp, struct swp_slot **slot)
 /* Sets the header fields of a Write or of a message of the Send family. */
 static void start_data(struct swp_tx *tx, struct swp_slot *s)
 {
-	switch (tx->sqe.opcode) {
+	switch (tx->sqe->opcode) {
 	case SWP_OP_WRITE:
 	case SWP_OP_WRITE_IMM:
-		tx->imm_next = tx->sqe.opcode == SWP_OP_WRITE_IMM;
+		tx->imm_next = tx->sqe->opcode == SWP_OP_WRITE_IMM;
 		tx->opcode = SWP_RDMAP_WRITE;
 		tx->hdr_len = SWP_TAGGED_LEN;
-		tx->stag = tx->sqe.rkey;
-		tx->to = tx->sqe.remote_addr;
+		tx->stag = tx->sqe->rkey;
+		tx->to = tx->sqe->remote_addr;
 		s->wire_id = tx->stag;
 		break;
 	case SWP_OP_SEND_IMM:
@@ -571,10 +615,10 @@ static void start_data(struct swp_tx *tx, struct swp_slot *s)
 		s->wire_id = tx->msn;
 		break;
 	default:
-		tx->opcode = send_opcode(&tx->sqe);
+		tx->opcode = send_opcode(tx->sqe);
 		tx->hdr_len = SWP_UNTAGGED_LEN;
-		tx->stag = tx->sqe.opcode == SWP_OP_SEND_INV ?
-			   tx->sqe.imm_inv : 0;
+		tx->stag = tx->sqe->opcode == SWP_OP_SEND_INV ?
+			   tx->sqe->imm_inv : 0;
 		tx->msn = tx->send_msn++;
 		s->wire_id = tx->msn;
 		break;
@@ -615,7 +659,7 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 	struct swp_tx *tx = &qp->tx;
 	int status;
 
-	switch (tx->sqe.opcode) {
+	switch (tx->sqe->opcode) {
 	case SWP_OP_WRITE:
 	case SWP_OP_WRITE_IMM:
 	case SWP_OP_SEND:
@@ -635,7 +679,7 @@ static int start_sqe(struct swp_qp *qp, struct swp_slot *s)
 		 * The opcode may have changed between must_wait() and the
 		 * copy, and with an ORD of 0 there is no room.
 		 */
-		if (!swp_oread_room(qp, tx->sqe.num_sge))
+		if (!swp_oread_room(qp, tx->sqe->num_sge))
 			return IB_WC_LOC_QP_OP_ERR;
 		return start_read(qp, s) ? 0 : IB_WC_LOC_PROT_ERR;
 	default:
@@ -919,7 +963,7 @@ struct tx_mark {
 static void mark(struct swp_tx *tx, struct tx_mark *m)
 {
 	m->nbv = tx->nbv;
-	m->last_len = tx->nbv ? tx->bv[tx->nbv - 1].bv_len : 0;
+	m->last_len = tx->nbv ? tx->batch->bv[tx->nbv - 1].bv_len : 0;
 	m->bytes = tx->bytes;
 	m->pieces = tx->pieces;
 	m->nhold = tx->nhold;
@@ -933,11 +977,11 @@ static void rollback(struct swp_tx *tx, const struct tx_mark *m)
 {
 	tx->nbv = m->nbv;
 	if (m->nbv)
-		tx->bv[m->nbv - 1].bv_len = m->last_len;
+		tx->batch->bv[m->nbv - 1].bv_len = m->last_len;
 	tx->bytes = m->bytes;
 	tx->pieces = m->pieces;
 	while (tx->nhold > m->nhold)
-		put_page(tx->hold[--tx->nhold]);
+		put_page(tx->batch->hold[--tx->nhold]);
 	tx->sge_i = m->sge_i;
 	tx->sge_off = m->sge_off;
 	tx->stream = m->stream;
@@ -1082,6 +1126,8 @@ static int add_fpdu(struct swp_qp *qp)
 	swp_qp_assert_owned(qp);
 	if (!cut_fpdu(qp, &f))
 		return 0;
+	if (!tx->batch && !take_batch(tx))
+		return -ENOMEM;
 	mark(tx, &m);
 	tx->crc = ~0;
 	last = tx->kind == SWP_TX_CTRL || tx->off + f.payload == tx->len;
@@ -1222,7 +1268,8 @@ static int build_batch(struct swp_qp *qp, int *left)
 	}
 	tx->batch_tx = qp->sq_tx;
 	tx->pending = true;
-	iov_iter_bvec(&tx->it, ITER_SOURCE, tx->bv, tx->nbv, tx->bytes);
+	iov_iter_bvec(&tx->batch->it, ITER_SOURCE, tx->batch->bv, tx->nbv,
+		      tx->bytes);
 	return 1;
 }
 
@@ -1321,6 +1368,9 @@ void swp_tx_release(struct swp_qp *qp)
 	tx->pending = false;
 	tx->kind = SWP_TX_NONE;
 	drop_holds(tx);
+	/* else the engine, which uses it, gives it back */
+	if (tx->batch && !tx->running)
+		give_batch(tx);
 }
 
 /* Everything is sent: send FIN if wanted, or end a failed stream. */
@@ -1418,7 +1468,7 @@ static void push_near(struct swp_qp *qp)
 	swp_qp_assert_owned(qp);
 	trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, tx->bytes);
 	swp_qp_stat_add(qp, TX_NEAR, tx->fpdus);
-	swp_rx_near(to, tx->bv, tx->nbv, tx->bytes);
+	swp_rx_near(to, tx->batch->bv, tx->nbv, tx->bytes);
 	drop_regions(tx);
 	if (qp->backoff)
 		WRITE_ONCE(qp->backoff, 0);
@@ -1465,7 +1515,7 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 			continue;
 		}
 		swp_qp_stat_inc(qp, TX_CALLS);
-		ret = swp_tcp_push(qp->llp->sk, &tx->it, tx->eor);
+		ret = swp_tcp_push(qp->llp->sk, &tx->batch->it, tx->eor);
 		trace_swp_tx_batch(qp->qpn, tx->fpdus, tx->bytes, ret);
 		if (ret == -EAGAIN || ret == 0) {
 			swp_qp_stat_inc(qp, TX_STALLS);
@@ -1478,7 +1528,7 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 		if (qp->backoff)
 			WRITE_ONCE(qp->backoff, 0);
 		*left -= ret;
-		if (!iov_iter_count(&tx->it))
+		if (!iov_iter_count(&tx->batch->it))
 			batch_done(qp);
 	}
 	return SWP_STOP_BURST;
@@ -1526,6 +1576,8 @@ void swp_tx_run(struct swp_qp *qp)
 			break;
 	}
 	swp_frags_give(&filled, &tx->frag);
+	if (tx->batch && !tx->pending)
+		give_batch(tx);
 	tx->running = false;
 }
 

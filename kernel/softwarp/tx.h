@@ -29,10 +29,7 @@ enum swp_tx_kind {
 #define SWP_NEAR_BURST	(512 * 1024)
 /* Bursts of a process before a worker takes over */
 #define SWP_TX_LOOPS	16
-/*
- * Parts of a batch: one for each of its pages, and some more.  With many more, a
- * struct swp_qp would not fit into 4 KiB, and take 8.
- */
+/* Parts of a batch: one for each of its pages, and some more */
 #define SWP_TX_BVECS	44
 /*
  * Most pages of a batch: 64 KiB of payload in four unaligned parts, and the
@@ -44,7 +41,24 @@ enum swp_tx_kind {
 /* Most page fragments of one with more FPDUs; each may be of another page */
 #define SWP_TX_PIECES	min_t(u32, MAX_SKB_FRAGS, SWP_TX_HOLD - 4)
 
+/*
+ * What a batch consists of.  A QP has one of these while its engine runs, and as
+ * long as TCP has not taken all of a batch: thousands of idle ones need none.
+ */
+struct swp_tx_batch {
+	struct iov_iter it;	/* what TCP has not taken */
+	struct bio_vec bv[SWP_TX_BVECS];
+	struct page *hold[SWP_TX_HOLD];
+	/* past TCP: regions to whose pages it refers */
+	struct swp_mr *regions[SWP_NEAR_REGIONS];
+};
+
 struct swp_tx {
+	/*
+	 * The copy of the current send request, with all that its stride has room
+	 * for.  Constant; the rest is cleared when the QP goes back to RESET.
+	 */
+	struct swp_sqe *sqe;
 	bool running;
 	bool fenced;		/* responder: wait for the first FPDU */
 	u8 rtr;			/* initiator: enum swp_mpa_rtr still to send */
@@ -91,10 +105,6 @@ struct swp_tx {
 	u16 sge_i;
 	u32 sge_off;
 	u32 num_sge;
-	union {
-		struct swp_sqe sqe;
-		u8 sqe_raw[sizeof(struct swp_sqe) + SWP_MAX_INLINE];
-	};
 	u8 ctrl[SWP_UNTAGGED_LEN + SWP_TERM_MAX];
 	u32 ctrl_len;
 
@@ -108,9 +118,10 @@ struct swp_tx {
 
 	/* batch: given to TCP in one call, at most one skb */
 	bool no_mem;		/* the next request waits for memory */
-	struct bio_vec bv[SWP_TX_BVECS];
-	struct iov_iter it;
+	struct swp_tx_batch *batch;
 	u32 nbv;
+	u32 nhold;
+	u32 nregions;
 	u32 bytes;
 	u32 pieces;		/* page fragments it needs in the skb */
 	u32 mss;
@@ -125,11 +136,6 @@ struct swp_tx {
 	u32 fpdus;
 	u32 crc;
 	struct page_frag frag;	/* of this CPU, while the engine runs */
-	struct page *hold[SWP_TX_HOLD];
-	u32 nhold;
-	/* past TCP: regions to whose pages the batch refers */
-	struct swp_mr *regions[SWP_NEAR_REGIONS];
-	u32 nregions;
 };
 
 void swp_tx_run(struct swp_qp *qp);
@@ -143,7 +149,7 @@ void swp_tx_settle(struct swp_qp *qp);
 void swp_tx_acked(struct swp_qp *qp);
 void swp_tx_release(struct swp_qp *qp);
 void swp_tx_cut(struct swp_qp *qp);
-/* Free the pages kept per CPU.  No QP is left. */
+/* Free what is kept per CPU.  No QP is left. */
 void swp_tx_exit(void);
 
 #endif /* SWP_TX_H */

@@ -224,19 +224,43 @@ static int check_qp_attr(const struct ib_qp_init_attr *attr)
 	return 0;
 }
 
+/* The least stride has room for requests whose data no capability limits. */
+#define SWP_SQE_ALIGN	64
+static_assert(sizeof(struct swp_sqe) + sizeof(struct swp_bind) <= SWP_SQE_ALIGN);
+static_assert(sizeof(struct swp_sqe) + sizeof(struct swp_sge) +
+	      sizeof(struct swp_operands) <= SWP_SQE_ALIGN);
+
+/* Room for what the engines copy out of the rings, and slots beside the send ring */
+static int alloc_beside(struct swp_qp *qp, u32 sqe, gfp_t gfp)
+{
+	u32 max_sge = qp->srq ? qp->srq->max_sge : qp->max_recv_sge;
+
+	qp->tx.sqe = kzalloc(sqe + max_sge * sizeof(*qp->rx.sge), gfp);
+	if (!qp->tx.sqe)
+		return -ENOMEM;
+	qp->rx.sge = (void *)qp->tx.sqe + sqe;
+	if (!qp->sq.entries)
+		return 0;
+	qp->slots = kvcalloc(qp->sq.entries, sizeof(*qp->slots), gfp);
+	if (qp->slots)
+		return 0;
+	kfree(qp->tx.sqe);
+	return -ENOMEM;
+}
+
 static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 			struct swp_ucontext *uctx)
 {
-	u32 data, stride;
+	u32 data, sqe, stride;
 	int ret;
 
 	data = max_t(u32, max(attr->cap.max_send_sge, 1U) *
 			  sizeof(struct swp_sge),
 		     attr->cap.max_inline_data);
-	stride = ALIGN(sizeof(struct swp_sqe) + data, 64);
-	swp_ring_size(&qp->sq, attr->cap.max_send_wr, stride);
+	sqe = ALIGN(sizeof(struct swp_sqe) + data, SWP_SQE_ALIGN);
+	swp_ring_size(&qp->sq, attr->cap.max_send_wr, sqe);
 	/* grant all the room of the stride */
-	qp->max_inline = min_t(u32, stride - sizeof(struct swp_sqe),
+	qp->max_inline = min_t(u32, sqe - sizeof(struct swp_sqe),
 			       SWP_MAX_INLINE);
 	qp->max_send_sge = max(attr->cap.max_send_sge, 1U);
 	qp->max_recv_sge = max(attr->cap.max_recv_sge, 1U);
@@ -249,13 +273,10 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 	ret = swp_ring_alloc_two(&qp->sq, &qp->rq, sizeof(*qp->slots), uctx);
 	if (ret)
 		return ret;
-	if (qp->sq.entries) {
-		qp->slots = kvcalloc(qp->sq.entries, sizeof(*qp->slots),
-				     uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
-		if (!qp->slots) {
-			swp_ring_free(&qp->sq);
-			return -ENOMEM;
-		}
+	ret = alloc_beside(qp, sqe, uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (ret) {
+		swp_ring_free(&qp->sq);
+		return ret;
 	}
 	attr->cap.max_send_wr = qp->sq.entries;
 	attr->cap.max_recv_wr = qp->rq.entries;
@@ -268,6 +289,7 @@ static int alloc_queues(struct swp_qp *qp, struct ib_qp_init_attr *attr,
 static void free_queues(struct swp_qp *qp)
 {
 	kvfree(qp->slots);
+	kfree(qp->tx.sqe);
 	/* with rq */
 	swp_ring_free(&qp->sq);
 }
