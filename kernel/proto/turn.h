@@ -19,8 +19,8 @@
  *             comes back for another burst
  *   LEAVING   the same in its last burst: it does not come back
  *   SOFTIRQ   a socket callback while no process has the lock; or a HOLDER of
- *             the other end, which has both spinlocks and comes back only for
- *             its own end
+ *             the other end, which has both spinlocks, and comes back for its
+ *             own end and, as long as it has the processor, for responses
  *   STRANGER  a socket callback in a process that took the lock for something
  *             else, while it releases the lock.  It has no budget, so it never
  *             runs the engine for others and the turn never stays with it
@@ -35,7 +35,8 @@
  *   PEER      the next request waits for the peer: for the response to a read
  *             or for the first FPDU.  data_ready runs the engine
  *   TCP       TCP has unacknowledged octets and calls write_space on their ACK
- *   WORK      tx_work is queued
+ *   WORK      tx_work is queued; with a delay of a tick or two while a HOLDER
+ *             of the other end is going to send the responses
  *   LATER     tx_work is queued with a delay
  *   HOLDER    the process that has the lock takes it again
  *   ENGINE    the engine runs and sets the turn when it stops; only contexts

@@ -162,6 +162,18 @@ void swp_qp_kick(struct swp_qp *qp)
 	}
 }
 
+void swp_qp_kick_soon(struct swp_qp *qp)
+{
+	swp_qp_assert_owned(qp);
+	/* the delay begins again, but of none that is about to run */
+	if (timer_pending(&qp->tx_work.timer) &&
+	    cancel_delayed_work(&qp->tx_work))
+		swp_qp_put(qp);
+	swp_qp_get(qp);
+	if (!queue_delayed_work(qp_wq(qp), &qp->tx_work, 1))
+		swp_qp_put(qp);
+}
+
 void swp_qp_kick_later(struct swp_qp *qp)
 {
 	u8 n = READ_ONCE(qp->backoff);
@@ -1106,62 +1118,100 @@ static void own_burst(struct swp_qp *qp, struct swp_llp *llp, enum swp_run why,
 
 static const struct swp_llp_ops qp_llp_ops;
 
+enum swp_near_burst {
+	SWP_NEAR_NOT,	/* the peer is not here, or others have one of the sockets */
+	SWP_NEAR_DONE,
+	SWP_NEAR_MORE,	/* the peer owes responses, and there is no reason to wait */
+};
+
+/* Octets of a burst of both ends that are left to this one's own requests, at least */
+#define SWP_NEAR_OWN	(SWP_NEAR_BURST / 4)
+
+/*
+ * Does the other end owe responses?  Otherwise, and where this one waits for memory or
+ * has ended, its tx_work will do.  Both ends' sockets are locked.
+ */
+static bool near_more(const struct swp_qp *qp, const struct swp_qp *to)
+{
+	return swp_tx_owes(to) && qp->tx.turn != SWP_TURN_LATER &&
+	       qp->tx.turn != SWP_TURN_NOBODY;
+}
+
 /*
  * One burst with the sockets of both ends, so that FPDUs can go past TCP: see
  * near.h.  Both are only taken as softirq takes them, since two processes that own
- * a socket each could not have the other one.  False: the peer is not here, or
- * others have one of the sockets.
+ * a socket each could not have the other one.
  */
-static bool near_burst(struct swp_qp *qp, struct swp_llp *llp, enum swp_run why,
-		       bool leaving)
+static enum swp_near_burst near_burst(struct swp_qp *qp, struct swp_llp *llp,
+				      enum swp_run why, bool leaving)
 {
 	struct swp_llp *peer = swp_near_peer(llp);
+	enum swp_near_burst result = SWP_NEAR_DONE;
+	bool was_leaving;
 	struct swp_qp *to;
 
 	if (!peer)
-		return false;
+		return SWP_NEAR_NOT;
 	if (READ_ONCE(qp->rx.starved) || !swp_llp_trylock_both(llp, peer)) {
 		swp_llp_put(peer);
-		return false;
+		return SWP_NEAR_NOT;
 	}
 	to = peer->ops == &qp_llp_ops ? peer->owner : NULL;
 	if (llp->owner == qp) {
 		qp->tx.by_hand = true;
+		/* another process may be in its last burst, about to lock again */
+		was_leaving = qp->tx.leaving;
 		qp->tx.leaving = leaving;
 		qp->tx.left = SWP_NEAR_BURST;
 		if (to) {
 			llp->near.qp = to;
 			peer->near.qp = qp;
+			to->tx.shared = !leaving;
+			if (swp_tx_owes(to)) {
+				qp->tx.left -= SWP_NEAR_OWN;
+				swp_tx_run(to);
+				swp_tx_settle(to);
+				qp->tx.left += SWP_NEAR_OWN;
+			}
 		}
 		tx_burst(qp, why);
-		if (to)
+		if (to) {
 			swp_tx_settle(qp);
+			if (near_more(qp, to))
+				result = SWP_NEAR_MORE;
+			to->tx.shared = false;
+		}
 		llp->near.qp = NULL;
 		peer->near.qp = NULL;
+		qp->tx.leaving = was_leaving;
 		qp->tx.by_hand = false;
 	} else if (why == SWP_RUN_POLL_END) {
 		end_poller(qp);
 	}
 	swp_llp_unlock_both(llp, peer);
 	swp_llp_put(peer);
-	return true;
+	return result;
 }
 
 /*
  * Runs the engine in bursts, releasing the lock in between, until another
- * context has the turn.  Process context.
+ * context has the turn and the peer, if it is here, has answered.  Process context.
  */
 static void run_tx(struct swp_qp *qp, enum swp_run why)
 {
 	struct swp_llp *llp = swp_qp_llp(qp);
-	bool leaving;
+	bool leaving, more = false;
+	enum swp_near_burst near;
 	int n;
 
 	for (n = 1; llp && n <= SWP_TX_LOOPS; n++) {
 		leaving = n == SWP_TX_LOOPS;
-		if (!near_burst(qp, llp, why, leaving))
+		near = near_burst(qp, llp, why, leaving);
+		if (near == SWP_NEAR_NOT)
 			own_burst(qp, llp, why, leaving);
-		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER)
+		/* somebody else had a socket: once more, if that is not over yet */
+		more = near == SWP_NEAR_MORE || (near == SWP_NEAR_NOT && more);
+		if (READ_ONCE(qp->tx.turn) != SWP_TURN_HOLDER && !more)
 			break;
 		/* note the doorbell, or the poller's end, only once */
 		why = SWP_RUN_WORK;

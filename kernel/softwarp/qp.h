@@ -325,6 +325,11 @@ extern struct workqueue_struct *swp_rx_wq, *swp_rx_user_wq;
 /* The stream with a reference, or NULL.  Any context. */
 struct swp_llp *swp_qp_llp(struct swp_qp *qp);
 void swp_qp_kick(struct swp_qp *qp);		/* queue tx_work, any context */
+/*
+ * The same in one or two ticks: until then somebody else may have done the work.
+ * Socket lock held, as whoever else queues it for such a QP has it.
+ */
+void swp_qp_kick_soon(struct swp_qp *qp);
 /* The same with a delay, which grows while there is no memory. */
 void swp_qp_kick_later(struct swp_qp *qp);
 void swp_qp_doorbell(struct swp_qp *qp);	/* process context */

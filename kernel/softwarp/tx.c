@@ -1399,6 +1399,13 @@ static void tx_idle(struct swp_qp *qp)
 	swp_qp_close_later(qp, SWP_QPF_SHUTDOWN);
 }
 
+bool swp_tx_owes(const struct swp_qp *qp)
+{
+	swp_qp_assert_owned(qp);
+	return qp->tx.turn == SWP_TURN_WORK && qp->tx.kind != SWP_TX_SQE &&
+	       qp->iread_prod != qp->iread_cons;
+}
+
 /* Set the turn, see proto/turn.h.  Socket lock held, or no stream started. */
 void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 {
@@ -1418,7 +1425,11 @@ void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn)
 		swp_llp_want_space(qp->llp);
 		break;
 	case SWP_TURN_WORK:
-		swp_qp_kick(qp);
+		/* at once, it would fight that process for the sockets */
+		if (tx->shared && swp_tx_owes(qp))
+			swp_qp_kick_soon(qp);
+		else
+			swp_qp_kick(qp);
 		break;
 	case SWP_TURN_LATER:
 		swp_qp_kick_later(qp);

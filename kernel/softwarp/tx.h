@@ -80,6 +80,7 @@ struct swp_tx {
 	bool poller;		/* poll_work runs and will take the lock */
 	bool leaving;		/* the holder does not take the lock again */
 	bool by_hand;		/* the holder has both ends' spinlocks */
+	bool shared;		/* so has that of the other end, and comes back */
 	int left;		/* budget of the holder, octets */
 	/*
 	 * The process that owns the socket in order to send.  Only compared: a
@@ -140,6 +141,8 @@ struct swp_tx {
 
 void swp_tx_run(struct swp_qp *qp);
 void swp_tx_set_turn(struct swp_qp *qp, enum swp_turn turn);
+/* Are responses the next that tx_work has to send?  Socket lock held. */
+bool swp_tx_owes(const struct swp_qp *qp);
 void swp_tx_news(struct swp_qp *qp, enum swp_news news);
 /*
  * After the engine of @qp has run with both ends' sockets locked: have both ends

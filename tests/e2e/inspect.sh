@@ -56,6 +56,18 @@ tracepoints() {
 	grep -q 'swp_rx_fpdu: qp [0-9]* Read Response (last)' $dir/trace
 }
 
+# Past TCP, who reads copies: a worker of the other end would compete with it for the sockets.
+long_reads() {
+	local dir=/sys/kernel/tracing workers all
+	echo > $dir/trace
+	echo 1 > $dir/events/softwarp/swp_tx_batch/enable
+	build/e2e/softwarp-e2e --gtest_filter=Near.LongReads || return 1
+	echo 0 > $dir/events/softwarp/swp_tx_batch/enable
+	all=$(grep -c 'swp_tx_batch: ' $dir/trace)
+	workers=$(grep -c '^ *kworker.* swp_tx_batch: ' $dir/trace)
+	[ "$all" -gt 300 ] && [ $((workers * 4)) -lt "$all" ] || { echo "workers sent $workers of $all batches"; return 1; }
+}
+
 # What SDP sockets say to a peer that a test plays, who also breaks the rules
 sdp_tracepoints() {
 	local dir=/sys/kernel/tracing
@@ -457,6 +469,7 @@ END
 }
 
 check "tracepoints follow a connection" tracepoints
+check "who reads copies, past TCP" long_reads
 check "tracepoints follow SDP sockets" sdp_tracepoints
 check "connections with the port mapper, and when it has gone" mapped
 check "the daemon answers SDP sockets" mapped_sdp
