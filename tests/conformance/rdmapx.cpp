@@ -1291,27 +1291,15 @@ Bytes odd_answer(const AtomicRequest &request, size_t length, uint8_t ddp = 0x41
         .bytes();
 }
 
+Bytes answer(uint32_t id, uint32_t msn) {
+    return AtomicResponse{id, 9}.bytes(msn);
+}
+
 const Answer kAnswers[] = {
-    {"OtherId",
-     [](const AtomicRequest &r) {
-         return AtomicResponse{r.id ^ 1, 9}.bytes(1);
-     },
-     0, 2, 0x06},
-    {"IdOfTheSecond",
-     [](const AtomicRequest &r) {
-         return AtomicResponse{r.id + 1, 9}.bytes(1);
-     },
-     0, 2, 0x06},
-    {"Msn0",
-     [](const AtomicRequest &r) {
-         return AtomicResponse{r.id, 9}.bytes(0);
-     },
-     1, 2, 0x03},
-    {"Msn2",
-     [](const AtomicRequest &r) {
-         return AtomicResponse{r.id, 9}.bytes(2);
-     },
-     1, 2, 0x03},
+    {"OtherId", [](const AtomicRequest &r) { return answer(r.id ^ 1, 1); }, 0, 2, 0x06},
+    {"IdOfTheSecond", [](const AtomicRequest &r) { return answer(r.id + 1, 1); }, 0, 2, 0x06},
+    {"Msn0", [](const AtomicRequest &r) { return answer(r.id, 0); }, 1, 2, 0x03},
+    {"Msn2", [](const AtomicRequest &r) { return answer(r.id, 2); }, 1, 2, 0x03},
     {"AtOffset", [](const AtomicRequest &r) { return odd_answer(r, 12, 0x41, 4); }, 1, 2, 0x04},
     {"Empty", [](const AtomicRequest &r) { return odd_answer(r, 0); }, 0, 2, 0xff},
     {"TooShort", [](const AtomicRequest &r) { return odd_answer(r, 11); }, 0, 2, 0xff},

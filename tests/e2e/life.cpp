@@ -412,7 +412,7 @@ TEST(Netdev, NewHardwareAddress) {
                                                     0x00, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55};
     constexpr std::array<uint8_t, 16> kAddress = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55};
     const auto &expected = kernel_before(6, 6) ? kAddress : kOfAddress;
-    union ibv_gid gid {};
+    union ibv_gid gid = {};
     EXPECT_TRUE(eventually([&] {
         return ibv_query_gid(context.get(), 1, 0, &gid) == 0 &&
                std::memcmp(gid.raw, expected.data(), sizeof(gid)) == 0;

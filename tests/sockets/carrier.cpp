@@ -46,10 +46,10 @@ class Carrier : public Peers {
     }
 
     using Tune = std::function<void(const Fd &)>;
+    static void untuned(const Fd &) {}
 
     /* @tune: before it connects, or its listener is connected to */
-    Loose loose(
-        bool connects, const Tune &tune = [](const Fd &) {}) const {
+    Loose loose(bool connects, const Tune &tune = untuned) const {
         Loose l;
         l.listener = connects ? tcp_listener() : listener();
         Address a = name_of(l.listener);

@@ -248,7 +248,7 @@ void set_timeout(const Fd &fd, int name, int ms) {
 }
 
 void take_signal(int number, bool restart) {
-    struct sigaction act {};
+    struct sigaction act = {};
     act.sa_handler = [](int) {};
     act.sa_flags = restart ? SA_RESTART : 0;
     EXPECT_EQ(::sigaction(number, &act, nullptr), 0);

@@ -131,7 +131,7 @@ static std::atomic<int> ios;
 TEST_P(Ready, SignalOfInput) {
     Pair p = connected();
     ios = 0;
-    struct sigaction act {};
+    struct sigaction act = {};
     act.sa_handler = [](int) { ios++; };
     ASSERT_EQ(::sigaction(SIGIO, &act, nullptr), 0);
     ASSERT_EQ(::fcntl(p.there.get(), F_SETOWN, ::getpid()), 0);
@@ -143,7 +143,7 @@ TEST_P(Ready, SignalOfInput) {
 
 TEST_P(Ready, Interrupted) {
     Pair p = connected();
-    struct sigaction act {};
+    struct sigaction act = {};
     act.sa_handler = [](int) {};
     ASSERT_EQ(::sigaction(SIGUSR1, &act, nullptr), 0);
     std::atomic<int> err = 0;

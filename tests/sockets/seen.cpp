@@ -159,7 +159,7 @@ void expect_more(const Counters &before, const std::string &name, uint64_t more)
 }
 
 static std::string inode_of(const Fd &fd) {
-    struct stat st {};
+    struct stat st = {};
     EXPECT_EQ(::fstat(fd.get(), &st), 0);
     return std::to_string(st.st_ino);
 }
@@ -671,7 +671,7 @@ TEST_P(Seen, SilenceIsCounted) {
 /* A line for each answer that is remembered, of the namespace alone, and for root alone. */
 TEST_P(SeenAnswers, OfPortMappers) {
     const std::string path = kProc + "softwarp_sdp_pm";
-    struct stat st {};
+    struct stat st = {};
     ASSERT_EQ(::stat(path.c_str(), &st), 0);
     EXPECT_EQ(st.st_mode & 07777, 0400U);
     EXPECT_EQ(st.st_uid, 0U);
@@ -720,7 +720,7 @@ TEST_P(SeenAnswers, OfPortMappers) {
 }
 
 TEST_P(Seen, NobodyWrites) {
-    struct stat st {};
+    struct stat st = {};
     for (const char *name : {"softwarp_sdp", "softwarp_sdp_stat"}) {
         ASSERT_EQ(::stat((kProc + name).c_str(), &st), 0);
         EXPECT_EQ(st.st_mode & 07777, 0444U);

@@ -188,7 +188,7 @@ TEST_P(Transfer, WhatIsNoFile) {
     EXPECT_EQ(ERRNO_OF(::pwrite(p.here.get(), &c, 1, 5)), ESPIPE);
     EXPECT_EQ(ERRNO_OF(::ftruncate(p.here.get(), 0)), EINVAL);
     EXPECT_EQ(ERRNO_OF(::fsync(p.here.get())), EINVAL);
-    struct stat st {};
+    struct stat st = {};
     ASSERT_EQ(::fstat(p.here.get(), &st), 0);
     EXPECT_TRUE(S_ISSOCK(st.st_mode));
     EXPECT_EQ(::write(p.here.get(), &c, 0), 0);

@@ -63,7 +63,7 @@ TEST_P(Tunables, ValuesHaveBounds) {
               std::string("2147483647"), std::string("99999999999"), std::string("x")})
             EXPECT_EQ(write_value(b.name, wrong), EINVAL) << wrong;
         EXPECT_EQ(read_value(b.name), before);
-        struct stat st {};
+        struct stat st = {};
         ASSERT_EQ(::stat(path_of(b.name).c_str(), &st), 0);
         EXPECT_EQ(st.st_mode & 07777, 0644U);
     }

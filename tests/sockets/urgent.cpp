@@ -70,7 +70,7 @@ class Signals {
   public:
     explicit Signals(const Fd &fd) {
         count = 0;
-        struct sigaction act {};
+        struct sigaction act = {};
         act.sa_handler = [](int) { count++; };
         EXPECT_EQ(::sigaction(SIGURG, &act, &before_), 0);
         EXPECT_EQ(::fcntl(fd.get(), F_SETOWN, ::getpid()), 0);
@@ -80,7 +80,7 @@ class Signals {
     static inline std::atomic<int> count;
 
   private:
-    struct sigaction before_ {};
+    struct sigaction before_ = {};
 };
 
 TEST_P(Urgent, Octet) {

@@ -21,7 +21,7 @@ constexpr std::size_t file_most = 1U << 20;
 // 0, or an errno: EFBIG also for what is no file.
 int read_file(const std::string &path, std::string &text) {
     const Fd fd{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
-    struct stat status {};
+    struct stat status = {};
     if (!fd || fstat(fd.get(), &status) != 0)
         return errno;
     if (!S_ISREG(status.st_mode))

@@ -51,9 +51,9 @@ std::string log_path(const std::string &name, uid_t user) {
 }
 
 Log::Log(LogSettings settings, std::string program)
-    : settings_{std::move(settings)}, program_{std::move(program)}, path_{log_path(settings_.file,
-                                                                                   geteuid())} {
-    struct stat status {};
+    : settings_{std::move(settings)}, program_{std::move(program)},
+      path_(log_path(settings_.file, geteuid())) {
+    struct stat status = {};
     has_standard_error_ = fstat(STDERR_FILENO, &status) == 0;
     device_ = status.st_dev;
     inode_ = status.st_ino;
@@ -87,7 +87,7 @@ void Log::write(Level level, std::string_view message) const noexcept {
 }
 
 bool Log::write_standard_error(std::string_view message) const noexcept {
-    struct stat status {};
+    struct stat status = {};
     // The program may have closed it, and a database may be there now.
     if (!has_standard_error_ || fstat(STDERR_FILENO, &status) != 0 || status.st_dev != device_ ||
         status.st_ino != inode_)
@@ -126,7 +126,7 @@ bool Log::write_file(std::string_view message) const noexcept {
     const Fd fd{open(path_.c_str(),
                      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
                      S_IRUSR | S_IWUSR)};
-    struct stat status {};
+    struct stat status = {};
     if (!fd || fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1 ||
         status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return false;

@@ -94,7 +94,7 @@ std::string mount_point() {
 }
 
 bool is_cgroup(const Fd &fd) {
-    struct statfs about {};
+    struct statfs about = {};
     return fstatfs(fd.get(), &about) == 0 && about.f_type == CGROUP2_SUPER_MAGIC;
 }
 
@@ -103,7 +103,7 @@ Fd open_directory(const std::string &path) {
 }
 
 std::uint64_t id_of(const Fd &fd, const std::string &path) {
-    struct stat status {};
+    struct stat status = {};
     if (fstat(fd.get(), &status) != 0)
         throw failure(path, errno);
     return status.st_ino;
@@ -214,7 +214,7 @@ std::string path_of_cgroup(std::uint64_t id) {
     }
     std::error_code error;
     const fs::path path = fs::read_symlink(fmt::format("/proc/self/fd/{}", fd.get()), error);
-    struct stat status {};
+    struct stat status = {};
     // Removed meanwhile, or out of sight in a namespace
     if (error || stat(path.c_str(), &status) != 0 || status.st_ino != id)
         return {};

@@ -28,7 +28,7 @@ constexpr std::string_view blanks = " \t";
 
 // Whether a file may be started: 0, or what execve() would say.
 int startable(const std::string &path) {
-    struct stat status {};
+    struct stat status = {};
     if (stat(path.c_str(), &status) != 0)
         return errno;
     if (!S_ISREG(status.st_mode))
@@ -132,7 +132,7 @@ std::optional<std::string> why_not_preloaded(const std::string &path) {
     std::string at = path;
     for (int i = 0; i <= interpreters_most; ++i) {
         const Fd fd{open(at.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)};
-        struct stat status {};
+        struct stat status = {};
         if (!fd || fstat(fd.get(), &status) != 0)
             return std::nullopt; // may be started and not read
         const std::string head = read_at(fd, 0, 256);

@@ -204,6 +204,7 @@ int run(const Options &options) {
         return exit_failed;
 
     std::vector<char *> arguments;
+    arguments.reserve(options.command.size() + 1);
     for (const std::string &argument : options.command)
         arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);

@@ -136,7 +136,7 @@ Fd leave_cleaner(const Cgroup &cgroup) {
         const pid_t cleaner = fork();
         if (cleaner != 0)
             _exit(cleaner < 0 ? 1 : 0);
-        { const Fd unused = std::move(writing); }
+        writing = Fd{};
         clean_up(cgroup, std::move(reading));
     }
     int status = 0;

@@ -85,14 +85,14 @@ std::string kernel_release() {
 class Pins {
   public:
     Pins() {
-        struct statfs about {};
+        struct statfs about = {};
         if (statfs(bpf_fs, &about) != 0 || static_cast<unsigned long>(about.f_type) != BPF_FS_MAGIC)
             throw std::runtime_error{
                 fmt::format("{0} is no BPF file system; mount it: mount -t bpf bpf {0}", bpf_fs)};
         if (mkdir(directory, 0700) != 0 && errno != EEXIST)
             throw failure(directory, errno);
         fd_ = Fd{open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
-        struct stat status {};
+        struct stat status = {};
         if (!fd_ || fstat(fd_.get(), &status) != 0)
             throw failure(directory, errno);
         if (status.st_uid != 0 || (status.st_mode & 077) != 0)

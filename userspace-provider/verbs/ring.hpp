@@ -90,9 +90,9 @@ class WorkRing {
     WorkRing() = default;
 
     WorkRing(void *ring, std::uint32_t entries, std::uint32_t stride) noexcept
-        : ctrl_{static_cast<swp_ring_ctrl *>(ring)}, data_{static_cast<std::byte *>(ring) +
-                                                           SWP_RING_DATA_OFF},
-          entries_{entries}, mask_{entries - 1}, stride_{stride} {
+        : ctrl_{static_cast<swp_ring_ctrl *>(ring)},
+          data_(static_cast<std::byte *>(ring) + SWP_RING_DATA_OFF), entries_{entries},
+          mask_{entries - 1}, stride_{stride} {
         reload();
     }
 
@@ -612,8 +612,8 @@ class CompletionRing {
           cqes_{static_cast<swp_cqe *>(
               static_cast<void *>(static_cast<std::byte *>(ring) + SWP_RING_DATA_OFF))},
           mask_{entries - 1}, shift_{static_cast<unsigned>(std::countr_zero(entries))},
-          cons_{std::atomic_ref<__u32>{ctrl_->cons}.load(std::memory_order_relaxed)}, released_{
-                                                                                          cons_} {}
+          cons_{std::atomic_ref<__u32>{ctrl_->cons}.load(std::memory_order_relaxed)},
+          released_(cons_) {}
 
     // The next completion, or null.  It stays in its place until release().
     [[nodiscard]] const swp_cqe *take() noexcept {
