@@ -2,7 +2,8 @@
 --
 -- Wireshark: the Sockets Direct Protocol over iWARP and its port mapper
 -- (draft-pinkerton-iwarp-sdp-01), behind Wireshark's own dissectors of MPA and DDP/RDMAP.
--- Give it to tshark with -X lua_script:softwarp_sdp.lua, or put it among the plug-ins.
+-- Give it to tshark with -X lua_script:softwarp_sdp.lua, or put it among the plug-ins.  Since
+-- Wireshark 4.4 neither is run for root: capture as root, and look at it as somebody else.
 --
 -- Fields are named iwarp_sdp.* and sdp_pm.*; the filter iwarp_sdp.mid finds messages.
 -- Wireshark 4.0 puts the segments of a message together only if they are in one packet, and
@@ -161,13 +162,13 @@ local extended = {
     end,
     [0x07] = function(tvb, tree, layout)
         local octet = layout == DRAFT and tvb(19, 1) or tvb(16, 1)
-        local value = octet:uint()
+        -- bits are counted from the highest one
         if layout == DRAFT then
-            tree:add(f.mode, octet, bit32.band(bit32.rshift(value, 1), 7))
-            tree:add(f.source, octet, bit32.band(value, 1) == 1)
+            tree:add(f.mode, octet, octet:bitfield(4, 3))
+            tree:add(f.source, octet, octet:bitfield(7, 1) == 1)
         else
-            tree:add(f.mode, octet, bit32.band(bit32.rshift(value, 4), 7))
-            tree:add(f.source, octet, bit32.band(value, 0x80) ~= 0)
+            tree:add(f.mode, octet, octet:bitfield(1, 3))
+            tree:add(f.source, octet, octet:bitfield(0, 1) == 1)
         end
     end,
     [0x0d] = function(tvb, tree, layout)
@@ -298,9 +299,9 @@ function pm.dissector(tvb, pinfo, root)
     if tvb:len() < 48 then
         return 0
     end
-    local first = tvb(0, 1):uint()
-    local ip, kind = bit32.band(first, 15), bit32.band(bit32.rshift(first, 4), 3)
-    if first >= 0x40 or (ip ~= 4 and ip ~= 6) then
+    local first = tvb(0, 1)
+    local kind, ip = first:bitfield(2, 2), first:bitfield(4, 4)
+    if first:uint() >= 0x40 or (ip ~= 4 and ip ~= 6) then
         return 0
     end
     local tree = root:add(pm, tvb(), "SDP Port Mapper, " .. types[kind])
