@@ -368,7 +368,8 @@ bool is_good(Options &options) {
             return false;
         }
     }
-    if (!(options.interval >= seconds_least && options.interval <= seconds_most)) {
+    const bool in_range = options.interval >= seconds_least && options.interval <= seconds_most;
+    if (!in_range) { // or no number
         complain("seconds are at least {} and at most {}", seconds_least, seconds_most);
         return false;
     }

@@ -101,7 +101,8 @@ int show(const Options &options) {
 [[noreturn]] void clean_up(const Cgroup &cgroup, Fd started) {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-        dup2(nothing, fd);
+        if (nothing >= 0)
+            dup2(nothing, fd);
     dup2(started.get(), STDERR_FILENO + 1);
     close_range(STDERR_FILENO + 2, ~0U, 0);
     const int pipe = STDERR_FILENO + 1;
@@ -168,6 +169,7 @@ int run(const Options &options) {
     }
     tools::enter_cgroup(cgroup);
     std::vector<char *> arguments;
+    arguments.reserve(options.command.size() + 1);
     for (const std::string &argument : options.command)
         arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);

@@ -96,11 +96,12 @@ Sentences on_device(const Surroundings &around) {
 Sentences on_policy(const Surroundings &around) {
     Sentences found;
     if (setting(around, "policy", SDP_INFO_POLICY_SDP) == SDP_INFO_POLICY_TCP)
-        found.push_back("net.softwarp_sdp.policy is 2, so that new sockets use TCP; set it to 1 "
-                        "for SDP where the peer has it.");
-    found.push_back("A rule or option of sdp_run can have said so (sdp_run --check ADDRESS:PORT "
-                    "PROGRAM shows the rule), or the program itself, by SDP_POLICY or because it "
-                    "has asked for signed segments (TCP_MD5SIG, TCP-AO), which SDP does not have.");
+        found.emplace_back("net.softwarp_sdp.policy is 2, so that new sockets use TCP; set it to 1 "
+                           "for SDP where the peer has it.");
+    found.emplace_back(
+        "A rule or option of sdp_run can have said so (sdp_run --check ADDRESS:PORT "
+        "PROGRAM shows the rule), or the program itself, by SDP_POLICY or because it "
+        "has asked for signed segments (TCP_MD5SIG, TCP-AO), which SDP does not have.");
     return found;
 }
 
@@ -336,8 +337,8 @@ Sentences what_slows(const Reading &before, const Reading &after, double seconds
     append(found, on_sending(before, after));
     append(found, on_buffers(before, after, around));
     if (found.empty())
-        found.push_back("Nothing waits at this end: neither octets to be read nor octets to be "
-                        "sent, in both readings.");
+        found.emplace_back("Nothing waits at this end: neither octets to be read nor octets to be "
+                           "sent, in both readings.");
     return found;
 }
 
