@@ -8,6 +8,8 @@ set -u
 sdp=$1 # softwarp_sdp.ko of this kernel
 siw=$2 # siw_knobs.ko, siw with a parameter port_map: then iwpmd maps its ports
 ours=10.77.0.1 theirs=10.77.0.2
+rping=/usr/local/bin/rping.sh # where containers find it, too
+install -m 755 "$(dirname "$0")/rping.sh" $rping
 failed=0
 
 check() { # what, function
@@ -23,13 +25,13 @@ check() { # what, function
 
 # rping between two namespaces: command prefixes of server and client, address of the server, more options
 ping_pong() {
-	$1 rping -s -a "$3" -p 7300 -C 10 -V &
+	$1 "$rping" -s -a "$3" -p 7300 -C 10 -V &
 	local server=$!
 	for _ in $(seq 100); do
 		$1 rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7300" && break
 		sleep 0.1
 	done
-	$2 "$(dirname "$0")/rping.sh" -a "$3" -p 7300 -C 10 -V && wait $server
+	$2 "$rping" -c -a "$3" -p 7300 -C 10 -V && wait $server
 }
 in_peer="ip netns exec peer"
 
@@ -353,13 +355,13 @@ try:
 except OSError as error:
     assert error.errno in (errno.EPERM, errno.EACCES), error
 " || return 1
-	contained right "rdma_cm $two" rping -s -a 10.78.0.2 -p 7310 -C 10 -V &
+	contained right "rdma_cm $two" "$rping" -s -a 10.78.0.2 -p 7310 -C 10 -V &
 	local server=$!
 	for _ in $(seq 100); do
 		ip netns exec right rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7310" && break
 		sleep 0.1
 	done
-	contained left "rdma_cm $one" rping -c -a 10.78.0.2 -p 7310 -C 10 -V && wait $server || return 1
+	contained left "rdma_cm $one" "$rping" -c -a 10.78.0.2 -p 7310 -C 10 -V && wait $server || return 1
 	# sockets need no node at all
 	insmod "$sdp" || return 1
 	contained right "" python3 -c "
@@ -410,13 +412,13 @@ engine() {
 	one=$(node_of left sw1) two=$(node_of right sw2)
 	mkdir -p /tmp/podman /tmp/image
 	mount --bind / /tmp/image || return 1
-	by_podman right "rdma_cm $two" rping -s -a 10.78.0.2 -p 7312 -C 10 -V &
+	by_podman right "rdma_cm $two" "$rping" -s -a 10.78.0.2 -p 7312 -C 10 -V &
 	local server=$!
 	for _ in $(seq 600); do
 		ip netns exec right rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*7312" && break
 		sleep 0.1
 	done
-	by_podman left "rdma_cm $one" rping -c -a 10.78.0.2 -p 7312 -C 10 -V && wait $server || return 1
+	by_podman left "rdma_cm $one" "$rping" -c -a 10.78.0.2 -p 7312 -C 10 -V && wait $server || return 1
 	# no node, no device; and sockets over RDMA all the same
 	local code=0
 	by_podman left rdma_cm ibv_devinfo -d sw1 || code=$?

@@ -76,12 +76,12 @@ seen() {
 	# the provider that was built is elsewhere
 	[ -n "$(find /usr/lib -name 'libsoftwarp-rdmav*.so')" ] || return 1
 	ip netns exec peer rdma link add sw1 type softwarp netdev net1 || return 1
-	ip netns exec peer rping -s -C 10 -V &
+	ip netns exec peer "$(dirname "$0")/rping.sh" -s -C 10 -V &
 	for _ in $(seq 100); do
 		rdma resource show cm_id 2> /dev/null | grep -q LISTEN && break
 		sleep 0.1
 	done
-	"$(dirname "$0")/rping.sh" -a 10.77.0.2 -C 10 -V && wait
+	"$(dirname "$0")/rping.sh" -c -a 10.77.0.2 -C 10 -V && wait
 }
 
 # The module comes by the alias of its protocol.

@@ -60,9 +60,9 @@ carried() { # SPI without its last digit, octets: both associations have carried
 
 associate transport 0x100
 demand transport
-ip netns exec peer rping -s -C $count -S $size -V &
+ip netns exec peer "$(dirname "$0")/rping.sh" -s -C $count -S $size -V &
 await listening
-"$(dirname "$0")/rping.sh" -a $theirs -C $count -S $size -V
+"$(dirname "$0")/rping.sh" -c -a $theirs -C $count -S $size -V
 wait
 carried 0x100 $((count * size))
 echo "rping over ESP: good"

@@ -10,6 +10,7 @@
 set -u
 
 role=$1 programs=$2 module=$3
+rping=${0%/*}/rping.sh
 meet=$SOFTWARP_OUT/mixed
 mkdir -p "$meet"
 device=sw0 own=10.77.0.1 other=10.77.0.2
@@ -23,7 +24,7 @@ soak=$programs/sockets/socket-soak
 # What a case does on its server, in a process of its own, and on its client.
 server() { # case, argument
 	case $1 in
-	ping) exec rping -s -C 20 -V -S "$2" ;;
+	ping) exec "$rping" -s -C 20 -V -S "$2" ;;
 	perftest) exec "$2" -d $device -R -F -n 200 ;;
 	stream) exec riostream -T v -S 65536 -I 20 -C 10 ;;
 	sockets) exec "$soak" --port 5000 --kind sdp --serve $own ;;
@@ -32,7 +33,7 @@ server() { # case, argument
 
 client() {
 	case $1 in
-	ping) timeout 100 rping -c -a $other -C 20 -V -S "$2" ;;
+	ping) timeout 100 "$rping" -c -a $other -C 20 -V -S "$2" ;;
 	perftest) timeout 100 "$2" -d $device -R -F -n 200 $other ;;
 	stream) timeout 100 riostream -s $other -T v -S 65536 -I 20 -C 10 ;;
 	sockets) timeout 100 "$soak" --port 5000 --kind sdp --stream $other --bytes 4000000 ;;

@@ -67,9 +67,9 @@ perftest() { # program, options
 # the client has not found a mistake.
 ping_pong() {
 	local client server
-	timeout 60 ip netns exec peer rping -s -C 100 -V > /run/server.log 2>&1 &
+	timeout 60 ip netns exec peer "$(dirname "$0")/rping.sh" -s -C 100 -V > /run/server.log 2>&1 &
 	sleep 1
-	timeout 20 rping -c -a 10.77.0.2 -C 100 -V > /run/client.log 2>&1
+	timeout 20 "$(dirname "$0")/rping.sh" -c -a 10.77.0.2 -C 100 -V > /run/client.log 2>&1
 	client=$?
 	wait $!
 	server=$?

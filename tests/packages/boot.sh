@@ -7,6 +7,7 @@ set -u
 
 # shellcheck source=tests/packages/steps.sh
 . "${0%/*}/steps.sh"
+rping=${0%/*}/../e2e/rping.sh
 
 # Some units of a guest without a disk may fail, ours may not.
 booted() {
@@ -41,12 +42,12 @@ seen() {
 }
 
 pings() {
-	rping -s -C 10 -V &
+	"$rping" -s -C 10 -V &
 	for _ in $(seq 100); do
 		rdma resource show cm_id 2> /dev/null | grep -q LISTEN && break
 		sleep 0.1
 	done
-	user rping -c -a 10.77.0.1 -C 10 -V && wait
+	user "$rping" -c -a 10.77.0.1 -C 10 -V && wait
 }
 
 check "the unit has not failed" booted

@@ -10,6 +10,7 @@ version=$1 # of the packages
 release=$(uname -r)
 # shellcheck source=tests/packages/steps.sh
 . "${0%/*}/steps.sh"
+rping=${0%/*}/../e2e/rping.sh
 
 loaded() {
 	for name in softwarp softwarp_sdp; do
@@ -36,12 +37,12 @@ seen() {
 
 pings() {
 	ip netns exec peer rdma link add sw1 type softwarp netdev net1 || return 1
-	ip netns exec peer rping -s -C 10 -V &
+	ip netns exec peer "$rping" -s -C 10 -V &
 	for _ in $(seq 100); do
 		rdma resource show cm_id 2> /dev/null | grep -q LISTEN && break
 		sleep 0.1
 	done
-	user rping -c -a 10.77.0.2 -C 10 -V && wait
+	user "$rping" -c -a 10.77.0.2 -C 10 -V && wait
 }
 
 # By SDP or not at all

@@ -39,13 +39,15 @@ void Hostile::SetUp() {
 
 void Hostile::TearDown() {
     EXPECT_EQ(left_over(before_, 30), "");
-    e2e::ShellResult result = e2e::shell(
-        fmt::format("ip netns exec {0} rping -s -a {1} -p 7199 & server=$!;"
-                    "for try in $(seq 100); do"
-                    "  if rping -c -a {1} -p 7199 -C 5 -V; then wait $server; exit; fi; sleep 0.1;"
-                    "done; kill $server; exit 1",
-                    config().peer_ns, config().peer_addr4),
-        Deadline(milliseconds(30000)));
+    e2e::ShellResult result =
+        e2e::shell(fmt::format("rping=tests/e2e/rping.sh;"
+                               "ip netns exec {0} $rping -s -a {1} -p 7199 & server=$!;"
+                               "for try in $(seq 100); do"
+                               "  if $rping -c -a {1} -p 7199 -C 5 -V; then wait $server; exit; fi;"
+                               "  sleep 0.1;"
+                               "done; kill $server; exit 1",
+                               config().peer_ns, config().peer_addr4),
+                   Deadline(milliseconds(30000)));
     EXPECT_EQ(result.status, 0) << "rping: " << result.output;
 }
 
