@@ -604,7 +604,11 @@ void swp_llp_unlock(struct swp_llp *llp)
 	local_bh_enable();
 }
 
-/* How long to try to have two sockets: what another burst past TCP may take */
+/*
+ * How long to try to have two sockets: what another burst past TCP may take, or what
+ * a process has to receive that owns one.  Octets that go by TCP instead would give it
+ * more to receive, and so on.
+ */
 #define SWP_BOTH_NS	(200 * NSEC_PER_USEC)
 
 /* Any order will do for locks that nobody waits for. */
@@ -618,9 +622,8 @@ bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
 				return true;
 			swp_llp_unlock(a);
 		}
-		/* without the locks; a late answer costs one more round */
-		if (READ_ONCE(a->sk->sk_lock.owned) ||
-		    READ_ONCE(b->sk->sk_lock.owned))
+		/* without the locks; an owner may wait for this CPU */
+		if (need_resched())
 			return false;
 		cpu_relax();
 		now = ktime_get_ns();

@@ -185,8 +185,8 @@ bool swp_llp_trylock(struct swp_llp *llp);
 void swp_llp_unlock(struct swp_llp *llp);
 /*
  * Take the spinlocks of two sockets, waiting for a short time, in which softirqs may
- * run; for a caller that holds no lock.  False: a process owns one of the sockets, or
- * others had them for too long.
+ * run; for a process that holds no lock and owns neither.  False: others had one of
+ * them for too long, or want this CPU.
  */
 bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b);
 void swp_llp_unlock_both(struct swp_llp *a, struct swp_llp *b);
