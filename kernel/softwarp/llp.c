@@ -610,28 +610,78 @@ void swp_llp_unlock(struct swp_llp *llp)
  * more to receive, and so on.
  */
 #define SWP_BOTH_NS	(200 * NSEC_PER_USEC)
+/* Most doublings of the time for which an owner that was late is not waited for */
+#define SWP_BOTH_LATES	6
+
+/* Without a lock: a late answer costs one more look. */
+static bool is_owned(const struct swp_llp *llp)
+{
+	return READ_ONCE(llp->sk->sk_lock.owned);
+}
 
 /* Any order will do for locks that nobody waits for. */
+static bool take_both(struct swp_llp *a, struct swp_llp *b)
+{
+	if (!swp_llp_trylock(a))
+		return false;
+	if (swp_llp_trylock(b))
+		return true;
+	swp_llp_unlock(a);
+	return false;
+}
+
+/* Units of a microsecond, about, so that 32 bits are enough */
+static u32 late_time(u64 ns)
+{
+	return ns >> 10;
+}
+
+/*
+ * An owner that is kept from its processor could be waited for again and again.
+ * Several processes may do that at once; what they note of it is a hint.
+ */
+static bool was_late(const struct swp_near *n, u64 now)
+{
+	return READ_ONCE(n->lates) &&
+	       (s32)(late_time(now) - READ_ONCE(n->late_until)) < 0;
+}
+
+static void note_late(struct swp_near *n, u64 now)
+{
+	u8 lates = READ_ONCE(n->lates);
+
+	WRITE_ONCE(n->late_until, late_time(now + (SWP_BOTH_NS << lates)));
+	WRITE_ONCE(n->lates, min(lates + 1, SWP_BOTH_LATES));
+}
+
 bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
 {
 	u64 begin = 0, now;
+	bool owned;
 
 	for (;;) {
-		if (swp_llp_trylock(a)) {
-			if (swp_llp_trylock(b))
-				return true;
-			swp_llp_unlock(a);
+		/* keep nobody from the locks while they would be of no use */
+		owned = is_owned(a) || is_owned(b);
+		if (!owned && take_both(a, b)) {
+			if (READ_ONCE(a->near.lates))
+				WRITE_ONCE(a->near.lates, 0);
+			return true;
 		}
-		/* without the locks; an owner may wait for this CPU */
+		/* the owner may wait for this CPU */
 		if (need_resched())
 			return false;
 		cpu_relax();
 		now = ktime_get_ns();
+		if (owned && was_late(&a->near, now))
+			return false;
 		if (!begin)
 			begin = now;
 		else if (now - begin > SWP_BOTH_NS)
-			return false;
+			break;
 	}
+	if (owned)
+		note_late(&a->near, now);
+	return false;
 }
 
 void swp_llp_unlock_both(struct swp_llp *a, struct swp_llp *b)

@@ -186,7 +186,7 @@ void swp_llp_unlock(struct swp_llp *llp);
 /*
  * Take the spinlocks of two sockets, waiting for a short time, in which softirqs may
  * run; for a process that holds no lock and owns neither.  False: others had one of
- * them for too long, or want this CPU.
+ * them for too long, or were late before, or want this CPU.
  */
 bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b);
 void swp_llp_unlock_both(struct swp_llp *a, struct swp_llp *b);

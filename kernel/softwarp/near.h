@@ -46,6 +46,11 @@ struct swp_near {
 	struct swp_llp __rcu *peer;
 	bool met;		/* it had a peer: what was heard is of that one */
 	bool heard;		/* its token has arrived */
+	/* times in a row that one of both sockets stayed owned for too long; and when to
+	 * wait for it again, in about microseconds
+	 */
+	u8 lates;
+	u32 late_until;
 	/* our token; constant while peer is set */
 	u32 stag;
 	u64 to;

@@ -1564,10 +1564,7 @@ void swp_tx_run(struct swp_qp *qp)
 	if (tx->running || !qp->llp)
 		return;
 	actor = tx_actor(tx, qp->llp);
-	burst = 0;
-	if (actor == SWP_ACTOR_SOFTIRQ)
-		burst = READ_ONCE(qp->llp->near.heard) ? SWP_TX_SOFTIRQ_NEAR :
-							 SWP_TX_BURST;
+	burst = actor == SWP_ACTOR_SOFTIRQ ? SWP_TX_BURST : 0;
 	left = actor == SWP_ACTOR_SOFTIRQ || actor == SWP_ACTOR_STRANGER ?
 	       &burst : &tx->left;
 	/* the process with both ends' sockets has one budget for both */

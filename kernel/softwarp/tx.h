@@ -25,11 +25,6 @@ enum swp_tx_kind {
 
 /* Octets that the engine gives to TCP before it yields */
 #define SWP_TX_BURST	(512 * 1024)
-/*
- * The same in softirq where it could go past TCP, which needs a process: ACKs would
- * otherwise keep a long response going by TCP, and TCP never be empty
- */
-#define SWP_TX_SOFTIRQ_NEAR	(64 * 1024)
 /* The same for both ends together past TCP, where softirqs are off */
 #define SWP_NEAR_BURST	(512 * 1024)
 /* Bursts of a process before a worker takes over */

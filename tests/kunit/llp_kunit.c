@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The TCP socket below a stream: a process that owns it while much arrives, and reads
- * that when it releases it, leaves the peer a window to go on with.
+ * that when it releases it, leaves the peer a window to go on with; and somebody who
+ * wants the sockets of both ends does not wait again and again for one that is late.
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
@@ -15,6 +16,8 @@
 /* Many windows of octets: one grows to 6 MiB */
 #define MUCH		(64 * 1024 * 1024)
 #define ROUNDS		4
+/* More than how often an owner can be late before that makes no difference */
+#define LATES		20
 
 struct ends {
 	struct socket *listens;
@@ -83,6 +86,13 @@ static void connect_ends(struct kunit *test, struct ends *e)
 	e->sender->sk->sk_sndbuf = 2 * MUCH;
 	e->sender->sk->sk_userlocks |= SOCK_SNDBUF_LOCK;
 	release_sock(e->sender->sk);
+}
+
+static void disconnect_ends(struct ends *e)
+{
+	swp_llp_put(e->llp);
+	sock_release(e->sender);
+	sock_release(e->listens);
 }
 
 static void say(struct kunit *test, struct ends *e, u32 octets)
@@ -159,9 +169,53 @@ static void window_after_release(struct kunit *test)
 		swp_llp_release(e->llp);
 		KUNIT_EXPECT_EQ(test, 0U, hear(test, e, (u64)i * MUCH));
 	}
-	swp_llp_put(e->llp);
-	sock_release(e->sender);
-	sock_release(e->listens);
+	disconnect_ends(e);
+}
+
+/* Tries to have both sockets, until it has, or had to wait in vain once more. */
+static bool have_both(struct swp_llp *a, struct swp_llp *b)
+{
+	u64 until = ktime_get_ns() + 60 * NSEC_PER_SEC;
+	u32 late_until = a->near.late_until;
+
+	/* without patience it looks, and does not wait; also if others want this CPU */
+	while (a->near.late_until == late_until && ktime_get_ns() < until) {
+		if (swp_llp_trylock_both(a, b)) {
+			swp_llp_unlock_both(a, b);
+			return true;
+		}
+		cond_resched();
+	}
+	return false;
+}
+
+static void late_owner(struct kunit *test)
+{
+	struct ends *e = kunit_kcalloc(test, 2, sizeof(*e), GFP_KERNEL);
+	struct swp_llp *a, *b;
+	u32 before, i;
+
+	KUNIT_ASSERT_NOT_NULL(test, e);
+	for (i = 0; i < 2; i++)
+		connect_ends(test, &e[i]);
+	a = e[0].llp;
+	b = e[1].llp;
+	KUNIT_EXPECT_TRUE(test, have_both(a, b));
+	lock_sock(b->sk);
+	for (i = 0; i < LATES; i++) {
+		before = a->near.lates;
+		KUNIT_EXPECT_FALSE(test, have_both(a, b));
+		/* each time it has waited is counted, as long as that makes it rarer */
+		KUNIT_EXPECT_GE(test, a->near.lates, (u8)before);
+	}
+	before = a->near.lates;
+	KUNIT_EXPECT_GT(test, before, 1U);
+	KUNIT_EXPECT_LT(test, before, LATES);
+	release_sock(b->sk);
+	KUNIT_EXPECT_TRUE(test, have_both(a, b));
+	KUNIT_EXPECT_EQ(test, 0, a->near.lates);
+	for (i = 0; i < 2; i++)
+		disconnect_ends(&e[i]);
 }
 
 static int suite_init(struct kunit_suite *suite)
@@ -182,6 +236,7 @@ static void suite_exit(struct kunit_suite *suite)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE(window_after_release),
+	KUNIT_CASE(late_owner),
 	{}
 };
 
