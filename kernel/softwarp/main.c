@@ -6,6 +6,7 @@
 #include <linux/module.h>
 #include <rdma/rdma_netlink.h>
 
+#include "copy.h"
 #include "crc.h"
 #include "device.h"
 #include "iwcm.h"
@@ -182,6 +183,7 @@ static int __init swp_init(void)
 	int ret;
 
 	swp_crc_init();
+	swp_copy_init();
 	swp_stats_init();
 	/*
 	 * Senders may sleep for the socket lock, and memory reclaim may depend

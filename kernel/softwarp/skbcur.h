@@ -9,12 +9,9 @@
 #define SWP_SKBCUR_H
 
 #include <linux/bvec.h>
-#include <linux/instrumented.h>
 #include <linux/skbuff.h>
 
-#ifdef CONFIG_X86_64
-#include <asm/cpufeature.h>
-#endif
+#include "copy.h"
 
 struct swp_cur {
 	const u8 *p;		/* next octet */
@@ -110,29 +107,6 @@ static inline const u8 *swp_cur_peek(struct swp_cur *c, u32 max, u32 *n)
 		swp_cur_next(c);
 	*n = min(max, c->avail);
 	return c->p;
-}
-
-/* From so many octets on, string instructions are worth their start. */
-#define SWP_COPY_STRING	1024
-
-/*
- * memcpy() has string instructions only where they are fast for a few octets, too
- * (FSRM, from about 2019 on); copy_to_user(), with which a reader of TCP copies, has
- * them also where they are fast for many (ERMS, from about 2012 on).
- */
-static inline void swp_copy(void *dst, const void *src, size_t len)
-{
-#ifdef CONFIG_X86_64
-	if (len >= SWP_COPY_STRING && boot_cpu_has(X86_FEATURE_ERMS)) {
-		/* sanitisers know nothing of what assembler does */
-		instrument_read(src, len);
-		instrument_write(dst, len);
-		asm volatile("rep movsb"
-			     : "+D" (dst), "+S" (src), "+c" (len) : : "memory");
-		return;
-	}
-#endif
-	memcpy(dst, src, len);
 }
 
 static inline void swp_cur_copy(struct swp_cur *c, void *dst, u32 len)
