@@ -642,8 +642,11 @@ static u32 late_time(u64 ns)
  */
 static bool was_late(const struct swp_near *n, u64 now)
 {
+	u32 left = READ_ONCE(n->late_until) - late_time(now);
+
+	/* or it was long ago: what is left is never more than that */
 	return READ_ONCE(n->lates) &&
-	       (s32)(late_time(now) - READ_ONCE(n->late_until)) < 0;
+	       left - 1 < late_time(SWP_BOTH_NS << SWP_BOTH_LATES);
 }
 
 static void note_late(struct swp_near *n, u64 now)
@@ -656,12 +659,13 @@ static void note_late(struct swp_near *n, u64 now)
 
 bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
 {
+	bool owned, stays = true;
 	u64 begin = 0, now;
-	bool owned;
 
 	for (;;) {
 		/* keep nobody from the locks while they would be of no use */
 		owned = is_owned(a) || is_owned(b);
+		stays = stays && owned;
 		if (!owned && take_both(a, b)) {
 			if (READ_ONCE(a->near.lates))
 				WRITE_ONCE(a->near.lates, 0);
@@ -679,7 +683,7 @@ bool swp_llp_trylock_both(struct swp_llp *a, struct swp_llp *b)
 		else if (now - begin > SWP_BOTH_NS)
 			break;
 	}
-	if (owned)
+	if (stays)
 		note_late(&a->near, now);
 	return false;
 }

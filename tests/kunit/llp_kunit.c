@@ -18,6 +18,9 @@
 #define ROUNDS		4
 /* More than how often an owner can be late before that makes no difference */
 #define LATES		20
+/* late_until has this unit, in ns; and the longest time for which it is in the future */
+#define LATE_UNIT	1024
+#define LATE_MOST	(12 * NSEC_PER_MSEC)
 
 struct ends {
 	struct socket *listens;
@@ -189,8 +192,32 @@ static bool have_both(struct swp_llp *a, struct swp_llp *b)
 	return false;
 }
 
+/*
+ * Does it wait, although it has been in vain before: with late_until @ns from now?  Or
+ * look, and come back at once.
+ */
+static bool waits(struct swp_llp *a, struct swp_llp *b, s64 ns)
+{
+	u64 begin, until = ktime_get_ns() + 60 * NSEC_PER_SEC;
+	u32 late_until;
+	bool waited;
+
+	do {
+		begin = ktime_get_ns();
+		late_until = (begin + ns) / LATE_UNIT;
+		a->near.late_until = late_until;
+		swp_llp_trylock_both(a, b);
+		waited = a->near.late_until != late_until;
+		cond_resched();
+		/* not if others had this CPU: it ends early then, or the time has come */
+	} while ((ns > 0 ? waited && ktime_get_ns() - begin >= ns : !waited) &&
+		 ktime_get_ns() < until);
+	return waited;
+}
+
 static void late_owner(struct kunit *test)
 {
+	const s64 wraps = 1LL << 32, minutes = 60 * NSEC_PER_SEC;
 	struct ends *e = kunit_kcalloc(test, 2, sizeof(*e), GFP_KERNEL);
 	struct swp_llp *a, *b;
 	u32 before, i;
@@ -211,6 +238,11 @@ static void late_owner(struct kunit *test)
 	before = a->near.lates;
 	KUNIT_EXPECT_GT(test, before, 1U);
 	KUNIT_EXPECT_LT(test, before, LATES);
+	KUNIT_EXPECT_FALSE(test, waits(a, b, LATE_MOST));
+	KUNIT_EXPECT_TRUE(test, waits(a, b, -LATE_UNIT));
+	/* more and less than half of what fits ago */
+	KUNIT_EXPECT_TRUE(test, waits(a, b, -30 * minutes));
+	KUNIT_EXPECT_TRUE(test, waits(a, b, -wraps * LATE_UNIT * 5 / 8));
 	release_sock(b->sk);
 	KUNIT_EXPECT_TRUE(test, have_both(a, b));
 	KUNIT_EXPECT_EQ(test, 0, a->near.lates);
