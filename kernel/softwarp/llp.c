@@ -423,6 +423,18 @@ bool swp_llp_has_space(const struct swp_llp *llp)
 	return sk_stream_memory_free(llp->sk);
 }
 
+u32 swp_llp_unacked(const struct swp_llp *llp)
+{
+	const struct tcp_sock *tp = tcp_sk(llp->sk);
+
+	return tp->write_seq - tp->snd_una;
+}
+
+u32 swp_llp_min_rtt_us(const struct swp_llp *llp)
+{
+	return tcp_min_rtt(tcp_sk(llp->sk));
+}
+
 /* TCP calls sk_write_space() if SOCK_NOSPACE is set. */
 void swp_llp_want_space(struct swp_llp *llp)
 {

@@ -151,6 +151,10 @@ void swp_llp_tail(struct swp_llp *llp, struct swp_llp_tail *t);
 void swp_llp_end_tail(struct swp_llp *llp);
 /* Does TCP accept more octets? */
 bool swp_llp_has_space(const struct swp_llp *llp);
+/* Octets that TCP was given and the peer's has not acknowledged */
+u32 swp_llp_unacked(const struct swp_llp *llp);
+/* The shortest round-trip time of the last minutes in microseconds; U32_MAX: unknown */
+u32 swp_llp_min_rtt_us(const struct swp_llp *llp);
 /* Have TCP call write_space() on the next ACK. */
 void swp_llp_want_space(struct swp_llp *llp);
 /*

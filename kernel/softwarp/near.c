@@ -10,6 +10,7 @@
 #include <linux/random.h>
 #include <net/ipv6.h>
 
+#include "crowd.h"
 #include "llp.h"
 
 static DEFINE_HASHTABLE(streams, 10);
@@ -150,6 +151,33 @@ struct swp_llp *swp_near_peer(struct swp_llp *llp)
 		peer = NULL;
 	rcu_read_unlock();
 	return peer;
+}
+
+/*
+ * What waits in TCP to be sent to a receiver of this machine makes nothing faster but
+ * lies in memory instead of caches, and there are as many queues as streams.  So all
+ * streams with more than the least have this many octets together.  Where something
+ * delays each packet as a network does, TCP knows better.
+ */
+#define SWP_NEAR_QUEUE		(1024 * 1024)
+#define SWP_NEAR_QUEUE_LEAST	(128 * 1024)
+#define SWP_NEAR_DELAY_US	2000
+/* Long enough for streams that take turns, in jiffies */
+#define SWP_NEAR_PERIOD		(HZ < 100 ? 1 : HZ / 100)
+
+static struct swp_crowd crowd ____cacheline_aligned_in_smp;
+
+bool swp_near_has_share(struct swp_llp *llp)
+{
+	u32 octets = swp_llp_unacked(llp), streams;
+
+	if (octets < SWP_NEAR_QUEUE_LEAST ||
+	    swp_llp_min_rtt_us(llp) >= SWP_NEAR_DELAY_US)
+		return true;
+	streams = swp_crowd_count(&crowd,
+				  (jiffies - INITIAL_JIFFIES) / SWP_NEAR_PERIOD,
+				  &llp->near.crowd);
+	return octets < SWP_NEAR_QUEUE / streams;
 }
 
 void swp_near_hear(struct swp_llp *llp, u32 stag, u64 to)

@@ -44,6 +44,7 @@ struct swp_near {
 	 * of them ends.  Written under a lock.
 	 */
 	struct swp_llp __rcu *peer;
+	unsigned long crowd;	/* mark of swp_crowd_count(); socket lock held */
 	bool met;		/* it had a peer: what was heard is of that one */
 	bool heard;		/* its token has arrived */
 	/* times in a row that one of both sockets stayed owned for too long; and when to
@@ -81,6 +82,12 @@ static inline bool swp_near_has_peer(const struct swp_near *n)
 	smp_rmb();
 	return true;
 }
+
+/*
+ * May TCP be given more of a stream whose other end is here?  If not, an ACK will come
+ * for what it has.  Socket lock held.
+ */
+bool swp_near_has_share(struct swp_llp *llp);
 
 /* A Write without octets has arrived: is it the peer's token? */
 void swp_near_hear(struct swp_llp *llp, u32 stag, u64 to);

@@ -1487,6 +1487,12 @@ static void push_near(struct swp_qp *qp)
 	batch_done(qp);
 }
 
+static bool has_space(struct swp_llp *llp)
+{
+	return swp_llp_has_space(llp) &&
+	       (!READ_ONCE(llp->near.here) || swp_near_has_share(llp));
+}
+
 /* Sends until there is a reason to stop.  @left: budget, octets */
 static enum swp_stop send_some(struct swp_qp *qp, int *left)
 {
@@ -1500,7 +1506,7 @@ static enum swp_stop send_some(struct swp_qp *qp, int *left)
 			return SWP_STOP_DEAD;
 		if (!tx->pending) {
 			tx->near = goes_near(qp);
-			if (!tx->near && !swp_llp_has_space(qp->llp)) {
+			if (!tx->near && !has_space(qp->llp)) {
 				swp_qp_stat_inc(qp, TX_STALLS);
 				return SWP_STOP_FULL;
 			}
