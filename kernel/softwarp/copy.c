@@ -10,6 +10,7 @@
 #include <asm/cpufeature.h>
 #endif
 
+#include "compat.h"
 #include "copy.h"
 
 /* Octets of a measurement: in all, and for each copy; and measurements of each way */
@@ -18,6 +19,25 @@
 #define SWP_COPY_TRIES	5
 
 DEFINE_STATIC_KEY_FALSE(swp_copy_by_string);
+
+void swp_copy_words(void *dst, const void *src, size_t len)
+{
+	u64 v[4];
+	u32 i;
+
+	for (; len >= sizeof(v); len -= sizeof(v)) {
+		for (i = 0; i < ARRAY_SIZE(v); i++) {
+			v[i] = get_unaligned((const u64 *)src + i);
+			/* or the compiler makes a memcpy() of it */
+			OPTIMIZER_HIDE_VAR(v[i]);
+		}
+		for (i = 0; i < ARRAY_SIZE(v); i++)
+			put_unaligned(v[i], (u64 *)dst + i);
+		src += sizeof(v);
+		dst += sizeof(v);
+	}
+	memcpy(dst, src, len);
+}
 
 /* KMSAN is not told what the instructions write. */
 static bool __init has_string(void)

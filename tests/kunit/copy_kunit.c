@@ -36,9 +36,35 @@ static void copies_all(struct kunit *test, u8 *to, const u8 *from)
 	KUNIT_EXPECT_EQ(test, 0U, wrong);
 }
 
+/* @to behind @from by some octets, but for whole pages, and before it */
+static void copies_near(struct kunit *test, u8 *to, const u8 *from)
+{
+	u32 i, j, len, wrong = 0, clashes = 0;
+	unsigned long off;
+	u8 *at;
+
+	for (i = 0; i < 2 * AROUND; i++) {
+		memset(to, 0, MOST + SZ_4K + 3 * AROUND);
+		off = (unsigned long)from - (unsigned long)to - AROUND;
+		off += i < AROUND ? i : SZ_4K - 2 * AROUND + i;
+		at = to + AROUND + (off & (SZ_4K - 1));
+		len = MOST - i;
+		clashes += swp_copy_clashes(at, from);
+		swp_copy(at, from, len);
+		wrong += !!memcmp(at, from, len);
+		for (j = 1; j <= AROUND; j++)
+			wrong += at[-(int)j];
+		for (j = 0; j < AROUND; j++)
+			wrong += at[len + j];
+	}
+	KUNIT_EXPECT_EQ(test, 0U, wrong);
+	KUNIT_EXPECT_EQ(test, IS_ENABLED(CONFIG_X86_64) && !IS_ENABLED(CONFIG_KMSAN) ? 15U : 0U,
+			clashes);
+}
+
 static void copies(struct kunit *test)
 {
-	u8 *to = kunit_kzalloc(test, MOST + 2 * AROUND, GFP_KERNEL);
+	u8 *to = kunit_kzalloc(test, MOST + SZ_4K + 3 * AROUND, GFP_KERNEL);
 	u8 *from = kunit_kzalloc(test, MOST, GFP_KERNEL);
 	u32 i;
 
@@ -53,6 +79,7 @@ static void copies(struct kunit *test)
 	static_branch_disable(&swp_copy_by_string);
 	swp_copy_init();
 	copies_all(test, to, from);
+	copies_near(test, to, from);
 }
 
 static struct kunit_case cases[] = {
