@@ -18,7 +18,7 @@ NAMES = ("stock-6.12", "stock-6.1", "stock-7", "debug", "kcsan", "uml", "uml-cla
 RECIPES = {
     "debug": ("6.12", "x86_64", ("base", "x86", "debug")),
     "kcsan": ("6.12", "x86_64", ("base", "x86", "kcsan")),
-    "uml": ("7", "um", ("base", "um")),
+    "uml": ("7", "um", ("base", "um", "storage")),
     "uml-clang": ("7", "um", ("base", "um")),
     "uml-kasan": ("7", "um", ("base", "um", "um-kasan")),
     # Debian's kernels have no KUnit.

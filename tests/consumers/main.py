@@ -64,6 +64,8 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
+    if host.ALONE and not options.list:
+        host.one_namespace()
     good = True
     for number, name in enumerate(options.group):
         group = importlib.import_module(name)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 
-from host import (MIB, PATIENCE, SHORT, SIZE, SLOW, TARGET4, TARGET6, Broken, Carried, Fio, counter, fio, make_device,
+from host import (ALONE, MIB, PATIENCE, SHORT, SIZE, SLOW, TARGET4, TARGET6, Broken, Carried, Fio, counter, fio, make_device,
                   modules, ram_disk, remake_device, same, sh, target, target_modules, wait, write)
 
 TITLE = "NVMe-oF"
@@ -315,7 +315,8 @@ def tear_down() -> None:
     target.run(f"{drop_port()} && echo 0 > {SUBSYSTEM}/namespaces/1/enable && rmdir {SUBSYSTEM}/namespaces/1 {SUBSYSTEM} && "
                "modprobe -r nvmet-rdma nvmet brd")
     target.run("timeout 60 rmmod softwarp")
-    sh("timeout 60 rmmod softwarp")
+    if not ALONE:
+        sh("timeout 60 rmmod softwarp")
 
 
 CASES = [
